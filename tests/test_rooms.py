@@ -43,7 +43,7 @@ ROOMS = [
 ]
 SHELVES = {"recipes"}
 GROUND = {
-    *("errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing", "signals"),
+    *("errors", "settings", "files", "locks", "version", "runtime", "lazy", "parsing", "signals"),
     "languages",
 }
 # Rooms that others can take alone: all that they may import.

@@ -11,15 +11,12 @@ import torch
 from locant.errors import LocantError
 from locant.runtime import (
     attention_of_any_shape,
-    cpu_quota,
     environment,
     explaining_memory,
-    most_threads,
+    granted_cores,
     package_versions,
     physical_memory,
-    usable_cores,
     usable_memory,
-    vector_instructions,
 )
 
 
@@ -28,12 +25,18 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+GROUP = "proc/self/cgroup", "0::/\n"
+
+
 @pytest.mark.parametrize(
-    ("files", "quota"),
+    ("files", "cores"),
     [
-        ({}, None),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 1.5),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
+        ({}, 8),
+        (dict([GROUP, ("sys/fs/cgroup/cpu.max", "max 100000\n")]), 8),
+        (dict([GROUP, ("sys/fs/cgroup/cpu.max", "50000 100000\n")]), 1),
+        (dict([GROUP, ("sys/fs/cgroup/cpu.max", "149999 100000\n")]), 1),
+        (dict([GROUP, ("sys/fs/cgroup/cpu.max", "150000 100000\n")]), 2),
+        (dict([GROUP, ("sys/fs/cgroup/cpu.max", "9900000 100000\n")]), 8),
         # The narrowest group counts, and it may be the outer one.
         (
             {
@@ -41,24 +44,27 @@ def write(path: Path, text: str) -> None:
                 "sys/fs/cgroup/outer/cpu.max": "200000 100000",
                 "sys/fs/cgroup/outer/inner/cpu.max": "400000 100000",
             },
-            2.0,
+            2,
         ),
         (
             {
                 "proc/self/cgroup": "4:memory:/mine\n3:cpu,cpuacct:/mine\n",
                 "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
                 "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-                "sys/fs/cgroup/cpu/mine/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu/mine/cpu.cfs_quota_us": "300000\n",
                 "sys/fs/cgroup/cpu/mine/cpu.cfs_period_us": "100000\n",
             },
-            0.5,
+            3,
         ),
     ],
 )
-def test_the_quota_of_a_control_group(tmp_path: Path, files: dict[str, str], quota: float | None) -> None:
+def test_cores_are_those_that_the_system_grants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
+) -> None:
+    monkeypatch.setattr("locant.runtime._allowed_cores", lambda: 8)
     for name, text in files.items():
         write(tmp_path / name, text)
-    assert cpu_quota(tmp_path) == quota
+    assert granted_cores(tmp_path) == cores
 
 
 @pytest.mark.parametrize(
@@ -93,23 +99,8 @@ def test_the_environment_describes_the_machine() -> None:
         "torch": found["packages"]["torch"],
         "no-such-package": None,
     }
-    assert found["instructions"] == vector_instructions()
-    assert 0 < (usable_cores() or 0) <= (os.cpu_count() or 0)
+    assert 0 < found["granted_cores"] <= (os.cpu_count() or 0)
     assert found["threads"] >= 1
-
-
-@pytest.mark.parametrize(
-    ("quota", "threads"), [("max", None), ("50000", 1), ("149999", 1), ("150000", 2), ("400000", 4)]
-)
-def test_threads_that_a_quota_feeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, threads: int | None
-) -> None:
-    write(tmp_path / "proc/self/cgroup", "0::/\n")
-    write(tmp_path / "sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
-    monkeypatch.setattr("locant.runtime._FIXED", False)
-    assert most_threads(tmp_path) == threads
-    monkeypatch.setattr("locant.runtime._FIXED", True)
-    assert most_threads(tmp_path) is None
 
 
 def prepared(**given: str) -> list[str]:
@@ -117,8 +108,7 @@ def prepared(**given: str) -> list[str]:
     code = (
         "import os\n"
         "from locant import runtime\n"
-        "runtime.cpu_quota = lambda system: 0.5\n"
-        "runtime.usable_cores = lambda: 4\n"
+        "runtime.granted_cores, runtime._allowed_cores = lambda: 1, lambda: 4\n"
         "runtime.prepare_threads()\n"
         "print(*(os.environ.get(name, '-') for name in ('GOMP_SPINCOUNT', 'OMP_NUM_THREADS')))"
     )
@@ -157,14 +147,7 @@ def test_what_pytorch_itself_says_of_too_little_memory() -> None:
         torch.ones(2) @ torch.ones(3)
 
 
-def test_cudnn_attends_again_after_the_last_of_several_threads() -> None:
-    first, second = attention_of_any_shape(), attention_of_any_shape()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
-    second.__exit__(None, None, None)
-    assert torch.backends.cuda.cudnn_sdp_enabled()
-    with pytest.raises(LocantError, match="over"), attention_of_any_shape(), attention_of_any_shape():
-        raise LocantError("over")
+def test_cudnn_attends_again_afterwards() -> None:
+    with attention_of_any_shape():
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
     assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -16,8 +16,8 @@ from locant import training as training
 from locant import translation as translation
 from locant.errors import LocantError as LocantError
 from locant.extension.evaluate.evaluation import evaluate_context as evaluate_context
-from locant.extension.extend.extend import extend_model
-from locant.extension.inspect.inspection import inspect_model
+from locant.extension.extend.extend import extend_model as extend
+from locant.extension.inspect.inspection import inspect_model as inspect
 from locant.figures.registry import draw_figure as draw_figure
 from locant.interop.importing import import_model as import_model
 from locant.lab.compare import compare as compare
@@ -37,14 +37,10 @@ from locant.training.evaluation import evaluate as evaluate
 from locant.training.generation import generate_corpus as generate_corpus
 from locant.training.recipe import Recipe as Recipe
 from locant.training.recipe import load_recipe as load_recipe
-from locant.training.run import resume_training
+from locant.training.run import resume_training as resume
 from locant.training.run import train as train
 from locant.translation.translator import Translator as Translator
 from locant.version import __version__ as __version__
-
-extend = extend_model
-inspect = inspect_model
-resume = resume_training
 
 __all__ = [
     "ALiBi",

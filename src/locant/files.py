@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.locks import LOCK_FILE, FileLock
 from locant.parsing import read_json_file
-from locant.streams import is_stream, open_stream
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _WORKPLACE = re.compile(r"\.locant-[0-9a-f]{16}\.tmp")
+# As Linux, macOS and the BSDs name the files that a process has open.
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STANDARD = {"/dev/stdin": "/dev/fd/0", "/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _SEAL = "sha256_of_the_rest"
 _FOREIGN = 24 * 3600
 """Seconds after which what another machine has left is taken for the remains of a killed process."""
@@ -52,7 +54,7 @@ def replacing_file(path: Path) -> Iterator[Path]:
             with tempfile.TemporaryDirectory() as folder:
                 content = Path(folder, path.name)
                 yield content
-                with content.open("rb") as reading, open_stream(path) as writing:
+                with content.open("rb") as reading, _open_stream(path) as writing:
                     shutil.copyfileobj(reading, writing)
             return
         path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -251,11 +253,43 @@ def open_binary_output(path: Path | None) -> Iterator[BinaryIO]:
     else:
         with readable_errors(path):
             if is_stream(path):
-                with open_stream(path) as raw:
+                with _open_stream(path) as raw:
                     yield raw
             else:
                 with replacing_file(path) as temporary, temporary.open("wb") as file:
                     yield file
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether a path, or what it links to, is a device, a pipe, a socket or an open descriptor.
+
+    Raises:
+        OSError: The path cannot be looked at.
+    """
+    if _descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _open_stream(path: Path) -> BinaryIO:
+    """Open a stream for writing; a file to which a shell redirects the program is written where the shell is in it."""
+    descriptor = _descriptor(path)
+    if descriptor is None:
+        return path.open("wb")
+    for standard in (sys.stdout, sys.stderr):
+        standard.flush()  # what was printed before is before
+    return os.fdopen(os.dup(descriptor), "wb")
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the descriptor of this process that a path names; ``None`` where it names none."""
+    place = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow the links that these names are
+    found = _DESCRIPTOR.fullmatch(_STANDARD.get(place, place))
+    return int(found[1]) if found else None
 
 
 def append_line(path: Path, line: str) -> None:

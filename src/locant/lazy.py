@@ -126,8 +126,8 @@ def lazy_exports(package: str) -> list[str]:
 
     Args:
         package: Its ``__name__``. The stub ``__init__.pyi`` beside its ``__init__.py`` consists of lines such as
-            ``from package.module import name as name``, or ``from package import inner as inner`` for a package in it.
-            What has another name here is imported plainly and then assigned: ``name = function``.
+            ``from package.module import name as name``, or ``from package import inner as inner`` for a package in it,
+            and of ``__all__``.
 
     Example:
         The whole of an ``__init__.py`` below its docstring::
@@ -136,23 +136,13 @@ def lazy_exports(package: str) -> list[str]:
     """
     module = sys.modules[package]
     stub = ast.parse(Path(str(module.__file__)).with_name("__init__.pyi").read_text(encoding="utf-8"))
-    imported = {
-        alias.asname or alias.name: (node.module, alias.name)
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
-    homes, public = dict(imported), []
+    homes: dict[str, tuple[str, str]] = {}
+    public: list[str] = []
     for node in stub.body:
-        if isinstance(node, ast.Assign):
-            ((target,), value) = node.targets, node.value
-            assert isinstance(target, ast.Name)
-            if target.id == "__all__":
-                public = ast.literal_eval(value)
-                continue
-            assert isinstance(value, ast.Name)
-            homes[target.id] = imported[value.id]
-            homes.pop(value.id, None)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            homes |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Assign):
+            public = ast.literal_eval(node.value)
     module.__dict__["_homes"] = homes
     module.__class__ = _LazyPackage
     return list(public)

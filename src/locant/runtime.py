@@ -10,11 +10,10 @@ import os
 import platform
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from locant.errors import ConfigError, LocantError, UsageError
 from locant.version import __version__
@@ -36,29 +35,13 @@ _TOO_LITTLE = {
     "this machine": re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
 }
 
-# Whether PyTorch attends by cuDNN is one switch of the process; how many keep it off, and what it was before.
-_cudnn_lock = threading.Lock()
-_without_cudnn, _cudnn_before = 0, True
-
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
-# What Linux calls the vector instructions that Locant and PyTorch have fast code for.
-_INSTRUCTIONS = {
-    "avx2": "AVX2",
-    "avx512f": "AVX-512",
-    "avx512_bf16": "AVX-512 BF16",
-    "avx512_vnni": "AVX-512 VNNI",
-    "avx_vnni": "AVX-VNNI",
-    "amx_tile": "AMX",
-    "amx_bf16": "AMX BF16",
-    "amx_int8": "AMX INT8",
-    "neon": "NEON",
-    "asimd": "NEON",
-    "asimddp": "NEON dot product",
-    "bf16": "NEON BF16",
-    "i8mm": "NEON INT8",
-    "sve": "SVE",
-}
+# The vector instructions that Locant and PyTorch have fast code for, as Linux calls them.
+_INSTRUCTIONS = (
+    *("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"),
+    *("asimd", "asimddp", "bf16", "i8mm", "sve"),
+)
 
 
 def keep_freed_memory() -> None:
@@ -95,9 +78,9 @@ def prepare_threads() -> None:
         return
     if not _WAITING.intersection(os.environ):
         os.environ["GOMP_SPINCOUNT"] = "4000"
-    threads = most_threads()
-    if threads is not None and threads < (usable_cores() or 1):
-        os.environ["OMP_NUM_THREADS"] = str(threads)
+    threads = granted_cores()
+    if threads < _allowed_cores():
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 
 def threads_are_fixed() -> bool:
@@ -121,26 +104,19 @@ def listen(host: str, port: int) -> socket.socket:
         port: Port to listen at; 0 for any that is free.
 
     Raises:
-        UsageError: The port is taken or not allowed.
-        LocantError: The host is not an address of this machine.
+        UsageError: The port is taken or not allowed, or the host is not an address of this machine.
     """
-    import errno
     import socket
 
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must be 0 to 65535; got {port}.")
-    wrong_port = {
-        errno.EADDRINUSE: f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.",
-        errno.EACCES: f"Port {port} may not be used by you. Choose one above 1023 with --port.",
-    }
     try:
         # A name may represent several addresses; the first one is meant.
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        if error.errno in wrong_port:
-            raise UsageError(wrong_port[error.errno]) from None
-        raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
+        why = error.strerror or error
+        raise UsageError(f"No server can listen at {host}, port {port}: {why}. Choose another --port, or 0.") from None
 
 
 def choose_device(name: str) -> torch.device:
@@ -168,24 +144,12 @@ def choose_device(name: str) -> torch.device:
 def attention_of_any_shape() -> Iterator[None]:
     """Keep PyTorch from attending by cuDNN, which plans for a fifth of a second whenever shapes are new.
 
-    With batches of all lengths, and with a key more at every step of a search, they always are. The switch is the
-    process's: of threads that come and go, the last one puts it back.
+    With batches of all lengths, and with a key more at every step of a search, they always are.
     """
-    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    global _without_cudnn, _cudnn_before
-    with _cudnn_lock:
-        if not _without_cudnn:
-            _cudnn_before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-            torch.backends.cuda.enable_cudnn_sdp(False)
-        _without_cudnn += 1
-    try:
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         yield
-    finally:
-        with _cudnn_lock:
-            _without_cudnn -= 1
-            if not _without_cudnn:
-                torch.backends.cuda.enable_cudnn_sdp(_cudnn_before)
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
@@ -204,8 +168,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 def environment() -> dict[str, Any]:
     """Return versions, machine and command, to be stored with a run.
 
-    ``threads`` and ``cuda`` are ``None`` where torch cannot be imported; ``usable_cores`` and ``cpu_quota`` are what
-    the system grants this process, the quota in cores or ``None``.
+    ``threads`` and ``cuda`` are ``None`` where torch cannot be imported.
     """
     threads, cuda = None, None
     with suppress(ImportError, OSError):
@@ -221,8 +184,7 @@ def environment() -> dict[str, Any]:
         "processor": _processor_line("model name") or platform.processor() or platform.machine(),
         "instructions": vector_instructions(),
         "cores": os.cpu_count(),
-        "usable_cores": usable_cores(),
-        "cpu_quota": cpu_quota(),
+        "granted_cores": granted_cores(),
         "threads": threads,
         "cuda": cuda,
         "command": sys.argv[1:],
@@ -243,34 +205,27 @@ def package_versions(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def vector_instructions() -> list[str]:
-    """Return the vector instructions of the processor that matter here: AVX2 or NEON, and what is wider or narrower."""
-    present = set((_processor_line("flags") or _processor_line("Features")).split())
-    if not present and platform.machine().lower() in ("arm64", "aarch64"):
-        present = {"neon"}  # every 64-bit ARM processor has it
-    if not present:
-        with suppress(ImportError, OSError, AttributeError):
-            import torch
-
-            capability = torch.backends.cpu.get_cpu_capability()
-            present = {"AVX2": {"avx2"}, "AVX512": {"avx2", "avx512f"}}.get(capability, set())
-    return list(dict.fromkeys(name for flag, name in _INSTRUCTIONS.items() if flag in present))
+    """Return the vector instructions of the processor that matter here, as Linux calls them."""
+    present = (_processor_line("flags") or _processor_line("Features")).split()
+    return [flag for flag in _INSTRUCTIONS if flag in present]
 
 
-def usable_cores() -> int | None:
-    """Return the number of cores that this process may run on, which may be fewer than there are."""
-    if count := getattr(os, "process_cpu_count", None):  # from Python 3.13 on
-        return cast("int | None", count())
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def most_threads(system: Path = Path("/")) -> int | None:
-    """Return the most threads that this process's quota feeds; ``None`` where there is none, or the user has chosen.
+def granted_cores(system: Path = Path("/")) -> int:
+    """Return how many cores feed this process: those that it may run on, or fewer by the quota of its control group.
 
     Args:
         system: Where the file system begins.
     """
-    quota = None if threads_are_fixed() else cpu_quota(system)
-    return None if quota is None else max(1, int(quota + 0.5))
+    files = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    found = [words for names in files for words in _limits(system, "cpu", *names)]
+    # Without a limit the first word is "max" or negative.
+    quotas = [int(words[0]) / int(words[1]) for words in found if words and words[0].isdecimal()]
+    return max(1, min([_allowed_cores(), *(int(quota + 0.5) for quota in quotas)]))
+
+
+def _allowed_cores() -> int:
+    """Return the number of cores that this process may run on, which may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def physical_memory() -> int | None:
@@ -295,18 +250,6 @@ def usable_memory(device: torch.device, system: Path = Path("/")) -> int | None:
     found = [words for name in ("memory.max", "memory.limit_in_bytes") for words in _limits(system, "memory", name)]
     limits = [int(word) for words in found for word in words if word.isdecimal()]
     return min((limit for limit in (physical_memory(), *limits) if limit is not None), default=None)
-
-
-def cpu_quota(system: Path = Path("/")) -> float | None:
-    """Return the processor time that the control group of this process may take, in cores; ``None`` without a limit.
-
-    Args:
-        system: Where the file system begins.
-    """
-    files = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    found = [words for names in files for words in _limits(system, "cpu", *names)]
-    # Without a limit the first word is "max" or negative.
-    return min((int(words[0]) / int(words[1]) for words in found if words and words[0].isdecimal()), default=None)
 
 
 def _limits(system: Path, controller: str, *names: str) -> Iterator[list[str]]:

@@ -42,34 +42,16 @@ _FAR = 4000
 
 
 @dataclass(frozen=True)
-class CheckResult:
-    """One check of a scheme.
-
-    Attributes:
-        name: A key of :data:`CHECKS`.
-        problem: What is wrong, as a sentence; ``None`` where the check passed.
-    """
-
-    name: str
-    problem: str | None
-
-
-@dataclass(frozen=True)
 class SchemeReport:
     """All checks of one scheme.
 
     Attributes:
         scheme: Name of its class.
-        results: One for each check, in the order of :data:`CHECKS`.
+        problems: What is wrong, as a sentence, by the name of the check in :data:`CHECKS`.
     """
 
     scheme: str
-    results: tuple[CheckResult, ...]
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """What is wrong, by the name of the check."""
-        return {result.name: result.problem for result in self.results if result.problem is not None}
+    problems: dict[str, str]
 
     @property
     def passed(self) -> bool:
@@ -78,9 +60,9 @@ class SchemeReport:
 
     def __str__(self) -> str:
         if self.passed:
-            return f"{self.scheme} passed all {len(self.results)} checks."
+            return f"{self.scheme} passed all {len(CHECKS)} checks."
         said = [f"  {name}: {problem}" for name, problem in self.problems.items()]
-        return "\n".join((f"{self.scheme} failed {len(said)} of {len(self.results)} checks:", *said))
+        return "\n".join((f"{self.scheme} failed {len(said)} of {len(CHECKS)} checks:", *said))
 
 
 class SchemeCheckError(AssertionError):
@@ -129,7 +111,7 @@ def examine_scheme(scheme: type[PositionScheme], options: Mapping[str, Any] | No
         scheme: The class.
         options: Its options.
     """
-    results = []
+    problems = {}
     with _named(scheme) as name, torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of compilers about their own parts
         subject = _Subject(scheme, name, dict(options or {}))
@@ -137,21 +119,16 @@ def examine_scheme(scheme: type[PositionScheme], options: Mapping[str, Any] | No
             torch.manual_seed(0)
             try:
                 function(subject)
-                problem = None
             except _CheckError as failure:
-                problem = str(failure)
+                problems[check] = str(failure)
             except Exception as error:  # whatever a scheme raises is what is wrong with it
-                problem = f"{_doing(function)} raised {type(error).__name__}: {str(error).strip() or 'no message'}"
-            results.append(CheckResult(check, problem))
-    return SchemeReport(scheme.__name__, tuple(results))
+                doing = (function.__doc__ or "").split(":")[0]
+                problems[check] = f"{doing} raised {type(error).__name__}: {str(error).strip() or 'no message'}"
+    return SchemeReport(scheme.__name__, problems)
 
 
 class _CheckError(Exception):
     """What a check found wrong."""
-
-
-def _doing(function: Callable[..., object]) -> str:
-    return (function.__doc__ or "").split(":")[0]
 
 
 @contextmanager

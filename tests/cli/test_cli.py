@@ -104,7 +104,7 @@ def test_every_command_has_help(command, capsys):
         (["train", "bibel-modern-english", "--output", "x"], "Did you mean 'bible-modern-english'?"),
         (["train", "bible-modern-english", "trainig.steps=3", "--output", "x"], "Did you mean 'training'?"),
         (["train", "bible-modern-english", "--device", "gpu", "--output", "x"], "The device 'gpu' cannot be used. Use"),
-        (["extend", "x", "--to", "long", "--output", "y"], "--to: 'long' is no length in tokens"),
+        (["extend", "x", "--to", "long", "--output", "y"], "'long' is no length in tokens"),
         (["translate", "x", "text", "--input", "f"], "not both"),
         (["translate", "x", "text", "--top-k", "5"], "go with --sampling"),
         (["translate", "x", "text", "--sampling", "--beam", "5"], "give one of them"),

@@ -18,34 +18,19 @@ def test_it_prints_what_a_bug_report_needs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (tmp_path / "locant").mkdir()
-    (tmp_path / "locant" / "some-file").write_bytes(b"x" * 2**21)
     assert main(["info"]) == 0
     found = yaml.safe_load(capsys.readouterr().out)
     assert (found["locant"], found["packages"]["torch"]) == (locant.__version__, torch.__version__)
     assert found["kernels"]["built"] is None
-    assert found["cache"] == {"folder": str(tmp_path / "locant"), "files": 1, "bytes": 2**21}
+    assert found["cache"] == str(tmp_path / "locant")
     assert found["environment"]["XDG_CACHE_HOME"] == str(tmp_path)
-
-
-def test_it_says_what_runs_the_operators(capsys: pytest.CaptureFixture[str]) -> None:
-    before = locant.kernels.enabled()
-    try:
-        locant.kernels.enabled(False)
-        assert main(["info"]) == 0
-    finally:
-        locant.kernels.enabled(before)
-    kernels = yaml.safe_load(capsys.readouterr().out)["kernels"]
-    assert kernels["operators_run_by"] == "PyTorch's own operations"
-    assert "attention" in kernels["operators"]
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["devices"][0] == {"device": "cpu"}
+    assert found["devices"][0] == "cpu"
     assert found["kernels"]["enabled"] is locant.kernels.enabled()
-    assert {"attention", "rotate"} <= set(found["kernels"]["operators"])
     assert found["threads"] == torch.get_num_threads()
     assert "matplotlib" in found["packages"]
     assert "command" not in found
@@ -76,6 +61,6 @@ def test_it_works_on_a_broken_machine(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     found = yaml.safe_load(run.stdout)
-    assert "ImportError: libtorch.so is not there" in found["devices"][0]["error"]
+    assert "ImportError: libtorch.so is not there" in found["devices"]
     assert (found["kernels"]["enabled"], found["kernels"]["compiler"]) == (False, None)
-    assert "no home folder" in found["cache"]["error"]
+    assert "no home folder" in found["cache"]

@@ -216,7 +216,7 @@ def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in [name for name, figure in FIGURES.items() if not figure.needs_run and name != "circle"]:
         monkeypatch.delitem(FIGURES, name)
     # In this process: those that a command starts, each of which imports everything anew, are tested with the command.
-    monkeypatch.setattr("locant.runtime.usable_cores", lambda: 1)
+    monkeypatch.setattr("locant.runtime.granted_cores", lambda: 1)
     assert main(["figures", "--all", "--run", str(run), "--text", "alpha beta", "-o", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {f"{name}.png" for name in FIGURES} | {"index.html", "errata.html"}

@@ -151,11 +151,11 @@ def test_no_way_leads_by_another_language(pivot):
 
 
 def test_languages_are_identified_by_the_codes_of_the_models():
-    assert identify(GERMAN, ["deu_Latn", "nb", "eng_Latn"])[0].code == "deu_Latn"
-    assert identify_among("Jeg forstår ikke hva du mener.", ["eng_Latn", "nb"]).code == "nb"
+    assert identify(GERMAN, ["deu_Latn", "nb", "eng_Latn"])[0].language == "deu_Latn"
+    assert identify_among("Jeg forstår ikke hva du mener.", ["eng_Latn", "nb"]).language == "nb"
     assert identify("12345 !?", ["nb"]) == []
     nothing = identify_among("12345", ["eng_Latn", "nb"])
-    assert (nothing.code, nothing.confidence) == ("eng_Latn", 0.0)
+    assert (nothing.language, nothing.confidence) == ("eng_Latn", 0.0)
 
 
 @pytest.mark.parametrize(

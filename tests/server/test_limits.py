@@ -9,11 +9,11 @@ import json
 import logging
 import os
 import tempfile
-import threading
 import time
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -22,11 +22,11 @@ from served import serving, tiny_models
 from starlette.testclient import TestClient
 
 from locant.errors import ConfigError
-from locant.server import ServerSettings, build_app, routes
+from locant.server import ServerSettings, build_app, clients, routes
 from locant.server.clients import Rates
-from locant.server.errors import RequestError, busy
+from locant.server.errors import busy
 from locant.server.files import FileStore
-from locant.server.logs import JsonFormatter
+from locant.server.serving import JsonFormatter
 from locant.server.settings import read_keys
 
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
@@ -75,18 +75,14 @@ def test_sizes_are_limited(client):
     assert "500 bytes" in error(client.post("/translate_file", data=FIELDS, files=files), 413)
 
 
-def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch, client):
+def test_a_refusal_says_when_to_come_back(monkeypatch, client):
     async def full(*arguments, **options):
-        raise busy(7)
+        raise busy()
 
     monkeypatch.setattr(client.app.service, "translate", full)
     answer = client.post("/translate", json=FIELDS)
     assert "more to translate than it can take" in error(answer, 503)
-    assert answer.headers["retry-after"] == "7"
-    assert "connection" not in answer.headers
-    answer = client.post("/translate", content=b"x" * 5_000)
-    error(answer, 413)
-    assert answer.headers["connection"] == "close"
+    assert answer.headers["retry-after"] == "2"
 
 
 def test_a_request_of_more_sentences_than_wait_at_a_time_is_refused():
@@ -113,7 +109,6 @@ def test_a_body_without_length_is_counted_as_it_comes(client):
 
     client.portal.call(client.app, dict(SCOPE), receive, send)
     assert sent[0]["status"] == 413
-    assert dict(sent[0]["headers"])[b"connection"] == b"close"
     assert sum(read) <= 6_000
 
 
@@ -127,8 +122,8 @@ def test_a_body_without_length_is_counted_as_it_comes(client):
         ('{"q": "a"}'.encode("utf-16"), "application/json", 400),
         (b'{"q": ' + b"9" * 3_900 + b"}", "application/json", 400),
         (b'{"q": NaN}', "application/json", 400),
-        (b"q=%FF&source=de&target=en", "application/x-www-form-urlencoded", 400),
         (b"&".join([b"a=b"] * 999), "application/x-www-form-urlencoded", 400),
+        (b"a&" * 1_001, "application/x-www-form-urlencoded", 400),
         (b"q=a", "text/plain", 415),
         (b"<q>a</q>", "application/xml", 415),
         (b"--x\r\n", "multipart/form-data; boundary=x", 400),
@@ -140,10 +135,10 @@ def test_broken_bodies_are_refused(client, body, kind, status):
     error(client.post("/translate", content=body, headers={"content-type": kind}), status)
 
 
-def test_files_that_are_not_what_they_are_called_are_refused(client):
+def test_files_that_are_not_what_they_are_called_are_refused(monkeypatch, client):
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as package:
-        package.writestr("[Content_Types].xml", b" " * 400_000)
+        package.writestr("[Content_Types].xml", b" " * 100_000)
     for name, content in [
         ("a.docx", b"PK\x03\x04"),
         ("a.odt", b""),
@@ -158,12 +153,9 @@ def test_files_that_are_not_what_they_are_called_are_refused(client):
         ("a", b"a"),
     ]:
         error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), 400)
-    with serving(limits={"unpacked_bytes": 300_000, "characters": 3, "file_characters": 6}) as small:
-        files = {"file": ("a.docx", bomb.getvalue())}
-        assert "at most" in error(small.post("/translate_file", data=FIELDS, files=files), 400)
-        for text, status in (("äöüäöü", 200), ("äöüäöüx", 400)):
-            files = {"file": ("a.txt", text.encode())}
-            assert small.post("/translate_file", data=FIELDS, files=files).status_code == status
+    monkeypatch.setattr(routes, "_MOST_UNPACKED", 50_000)
+    files = {"file": ("a.docx", bomb.getvalue())}
+    assert "at most" in error(client.post("/translate_file", data=FIELDS, files=files), 400)
 
 
 def test_names_of_files_lead_nowhere(client):
@@ -193,11 +185,6 @@ def test_other_methods_are_refused(client):
     error(client.post("/suggest", json={"q": "a", "s": "b"}), 403)
 
 
-@pytest.mark.parametrize("host", ["", "a b", "<script>", "a/b", "a@b:80:90", "x" * 300, "a\\b", "\x7f"])
-def test_strange_hosts_are_refused(client, host):
-    error(client.get("/languages", headers={"host": host}), 400)
-
-
 def test_answers_have_the_headers_of_a_careful_server(client):
     for answer in (client.get("/languages"), client.get("/nothing"), client.post("/translate", content=b"x")):
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -213,6 +200,7 @@ def test_answers_have_the_headers_of_a_careful_server(client):
         ({"host": "[::1]:5000", "origin": "moz-extension://some-id"}, 200),
         ({"host": "localhost", "origin": "https://app.example"}, 200),
         ({"host": "evil.example"}, 403),
+        ([("host", "localhost"), ("host", "evil.example")], 403),
         ({"host": "evil.example", "origin": "http://evil.example"}, 403),
         ({"host": "192.0.2.7"}, 403),
         ({"host": "localhost:5000", "origin": "http://evil.example"}, 403),
@@ -225,29 +213,6 @@ def test_a_server_of_this_machine_does_not_answer_pages_of_other_sites(headers, 
     with TestClient(app) as client:
         assert client.post("/translate", data=FIELDS, headers=headers).status_code == status
         assert client.get("/metrics", headers=headers).status_code == status
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ([], 400),
-        ([(b"host", b"a"), (b"host", b"b")], 400),
-        ([(b"host", b"a"), (b"transfer-encoding", b"gzip, chunked")], 400),
-        ([(b"host", b"a"), (b"content-encoding", b"gzip")], 415),
-        ([(b"host", b"a"), (b"content-encoding", b"identity")], 200),
-    ],
-)
-def test_requests_that_can_be_read_in_two_ways_are_refused(client, headers, status):
-    sent, kind = [], (b"content-type", b"application/json")
-
-    async def receive():
-        return {"type": "http.request", "body": json.dumps(FIELDS).encode(), "more_body": False}
-
-    async def send(message):
-        sent.append(message)
-
-    client.portal.call(client.app, {**SCOPE, "headers": [*headers, kind]}, receive, send)
-    assert sent[0]["status"] == status
 
 
 def test_other_origins_may_ask_when_they_are_named():
@@ -273,12 +238,12 @@ def test_keys_open_and_wrong_ones_do_not():
 
 
 def test_keys_cannot_be_tried_out():
-    with serving(keys={"mobile": KEY, "web": OTHER}, limits={"failures_per_minute": 5}) as client:
+    with serving(keys={"mobile": KEY, "web": OTHER}) as client:
         assert client.post("/translate", json={**FIELDS, "api_key": OTHER}).status_code == 200
         statuses = [
-            client.post("/translate", json={**FIELDS, "api_key": f"guess {number}"}).status_code for number in range(8)
+            client.post("/translate", json={**FIELDS, "api_key": f"guess {number}"}).status_code for number in range(12)
         ]
-        assert statuses == [403] * 5 + [429] * 3
+        assert statuses == [403] * 10 + [429] * 2
         answer = client.post("/translate", json={**FIELDS, "api_key": KEY})
         error(answer, 429)
         assert 1 <= int(answer.headers["retry-after"]) <= 120
@@ -330,17 +295,6 @@ def test_the_time_of_a_request_counts_from_its_arrival():
     assert b"longer than 0.2 seconds" in sent[1]["body"]
 
 
-def test_requests_beyond_the_connections_are_refused(client):
-    state = client.app
-    state.requests += state.settings.limits.connections
-    try:
-        answer = client.get("/languages")
-        assert "too many connections" in error(answer, 503)
-        assert answer.headers["retry-after"] == "1"
-    finally:
-        state.requests -= state.settings.limits.connections
-
-
 def test_metrics_count(client):
     client.post("/translate", json=FIELDS)
     client.post("/translate", json={**FIELDS, "q": "a" * 201})
@@ -378,36 +332,34 @@ def test_an_entry_of_the_log_is_json_without_texts_of_other_packages():
 
 
 def test_files_are_kept_for_some_time(tmp_path):
-    now = [0.0]
-    store = FileStore(60, 9, 1_000, tmp_path, clock=lambda: now[0])
-    now[0] = tmp_path.stat().st_mtime
+    store = FileStore(tmp_path)
     first, second = store.keep(b"a", "a.txt", "one"), store.keep(b"b", "b.txt", "one")
     path, name = store.find(first)
     assert (path.read_bytes(), name) == (b"a", "a.txt")
     assert path.stat().st_mode & 0o077 == 0
-    now[0] += 120
-    assert store.find(second) is None
+    before = path.stat().st_mtime - 31 * 60
+    os.utime(path, (before, before))
+    assert store.find(first) is None
     store.keep(b"c", "c.txt", "one")
-    assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(RequestError):
-        store.keep(b"c" * 1_001, "c.txt", "one")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert store.find(second)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=25))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 2_000_000)), max_size=25))
 def test_no_client_takes_the_room_of_the_others(requests):
     """Whoever has less than a fair share of what is kept loses nothing, and there is never more than there may be."""
     with tempfile.TemporaryDirectory() as folder:
-        store, kept = FileStore(60, 6, 100, Path(folder)), []
+        store, kept = FileStore(Path(folder), most_bytes=6_000_000), []
         for client, size in requests:
             kept.append((client, size, store.keep(b"x" * size, "a.txt", client)))
             assert store.find(kept[-1][2])
         there = [(client, size) for client, size, name in kept if store.find(name)]
-        assert len(there) <= 6
-        assert sum(size for _, size in there) <= 100
+        assert len(there) <= 12
+        assert sum(size for _, size in there) <= 6_000_000
         for client in "abc":
-            sizes = [size for owner, size, _ in kept if owner == client]
-            if len(sizes) <= 2 and sum(sizes) <= 33:
+            sizes = [max(size, 500_000) for owner, size, _ in kept if owner == client]
+            if sum(sizes) <= 2_000_000:
                 assert len(sizes) == sum(owner == client for owner, _ in there)
 
 
@@ -420,15 +372,16 @@ def test_a_full_disk_is_no_failure_of_the_server(monkeypatch, client):
     assert "no room" in error(answer, 503)
 
 
-def test_rates_are_those_of_the_last_minute_for_all_processes(tmp_path):
-    one, other = Rates(tmp_path / "rates"), Rates(tmp_path / "rates")
-    assert [rates.count("a", 2, now=6000.0 + second) for second, rates in enumerate((one, other))] == [0, 0]
-    wait = one.count("a", 2, now=6002.0)
-    assert wait > 0
-    assert other.count("b", 2, now=6002.0) == 0
-    assert other.count("a", 2, now=6002.0 + wait) == 0
-    assert one.count("a", 2, add=0, now=6002.0 + wait) > 0
-    assert one.count("a", 2, now=9000.0) == 0
+def test_rates_are_those_of_a_minute(monkeypatch):
+    now, rates = [6000.0], Rates()
+    monkeypatch.setattr(clients, "time", SimpleNamespace(time=lambda: now[0]))
+    assert [rates.count("a", 2) for _ in range(3)] == [0, 0, 60]
+    now[0] += 2
+    wait = rates.count("a", 2, add=False)
+    assert wait == 58
+    assert rates.count("b", 2) == 0
+    now[0] += wait
+    assert [rates.count("a", 1) for _ in range(2)] == [0, 60]
 
 
 def test_keys_are_read_from_a_file_and_the_environment(tmp_path):
@@ -459,25 +412,10 @@ def test_keys_are_read_from_a_file_and_the_environment(tmp_path):
         ({"limits": {"charakters": 5}}, "characters"),
         ({"limits": {"characters": 0}}, "characters"),
         ({"port": 70_000}, "port"),
-        ({"trusted_proxies": ["proxy"]}, "no address or network"),
+        ({"trusted_proxies": ["proxy"]}, "not a valid IPv4 or IPv6 network"),
         ({"limits": {"file_bytes": 5_000_000}}, "raise body_bytes"),
     ],
 )
 def test_wrong_settings_are_said(settings, words):
     with pytest.raises(ConfigError, match=words):
         ServerSettings.parse(settings, "serve")
-
-
-def test_a_large_body_is_taken_apart_beside_the_event_loop(monkeypatch):
-    """Half a million empty texts, or two megabytes of escapes, take half a second."""
-    seen, read = [], routes.read_request
-
-    def noted(kind, request, body):
-        seen.append(threading.current_thread().name)
-        return read(kind, request, body)
-
-    monkeypatch.setattr(routes, "read_request", noted)
-    with serving() as client:
-        for texts in (["alpha"], [""] * 500_000):
-            client.post("/translate", json={**FIELDS, "q": texts})
-    assert [name.startswith("texts") for name in seen] == [False, True]

@@ -116,7 +116,7 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
         config = (folder / "config.json").read_text()
         (folder / "config.json").write_text("{")
         server.signal(signal.SIGHUP)
-        server.wait_for(lambda: server.events("not reloaded"))
+        server.wait_for(lambda: any("keeping worker" in entry["event"] for entry in server.entries))
         assert server.ask().json() == {"translatedText": before}
 
         # Another model takes over, and no request fails meanwhile.
@@ -139,7 +139,6 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
         asking = threading.Thread(target=ask_again)
         asking.start()
         server.signal(signal.SIGHUP)
-        server.wait_for(lambda: server.events("reloaded"))
         server.wait_for(lambda: server.ask().json() == {"translatedText": after})
         server.wait_for(lambda: not any(map(is_alive, first)))
         stop.set()
@@ -174,28 +173,14 @@ def working(address):
     return sum(map(float, re.findall(r"locant_waiting_sentences\{\S+\} (\S+)", page))) > 0
 
 
-def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder, tmp_path):
-    options = ("--rows", 2, "--head-seconds", 1, "--body-seconds", 1)
+def test_who_goes_away_leaves_the_queue_and_a_second_signal_ends(folder, tmp_path):
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with running(folder, tmp_path / "log", *options) as server:
+    with running(folder, tmp_path / "log", "--rows", 2) as server:
         host, port = server.address.removeprefix("http://").split(":")
-        with closing(socket.create_connection((host, int(port)))) as silent:
-            silent.settimeout(PATIENCE)
-            silent.sendall(b"GET /langu")
-            assert silent.recv(100) == b""
-        with closing(socket.create_connection((host, int(port)))) as slow:
-            slow.settimeout(PATIENCE)
-            slow.sendall(head + b"Content-Length: 50\r\n\r\n{")
-            assert slow.recv(100).startswith(b"HTTP/1.1 408")
-        with closing(socket.create_connection((host, int(port)))) as large:
-            large.settimeout(PATIENCE)
-            large.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000)
-            assert large.recv(100).startswith(b"HTTP/1.1 400")
         body = json.dumps({**FIELDS, "q": different_sentences(2_000)}).encode()
         with closing(socket.create_connection((host, int(port)))) as gone:
             gone.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             server.wait_for(lambda: working(server.address))
-        # Who goes away leaves the queue.
         server.wait_for(lambda: not working(server.address))
         with closing(socket.create_connection((host, int(port)))) as busy:
             busy.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)

@@ -23,13 +23,12 @@ from locant.translation.threads import side_by_side, useful_threads
 
 
 def test_threads_follow_what_the_system_grants(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = SimpleNamespace(seconds=0.0, cores=8, quota=None)
+    system = SimpleNamespace(seconds=0.0, cores=8)
     monkeypatch.setattr("locant.runtime._FIXED", False)
-    monkeypatch.setattr(threads, "usable_cores", lambda: system.cores)
-    monkeypatch.setattr(threads, "most_threads", lambda: system.quota)
+    monkeypatch.setattr(threads, "granted_cores", lambda: system.cores)
     monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: system.seconds))
-    for number, (cores, quota, granted) in enumerate(((8, None, 8), (8, 3, 3), (2, 3, 2), (20, None, 8)), start=1):
-        system.seconds, system.cores, system.quota = 3.0 * number, cores, quota
+    for number, (cores, granted) in enumerate(((8, 8), (3, 3), (20, 8)), start=1):
+        system.seconds, system.cores = 3.0 * number, cores
         assert [useful_threads(count) for count in (1, 8)] == [1, granted]
     system.cores = 1
     assert useful_threads(8) == 8, "it does not look at every call"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +41,6 @@ def parse_length(text: str) -> int:
     if not found or int(found[1]) < 1:
         raise UsageError(f"'{text}' is no length in tokens. Write 8192 or 8k, for instance.")
     return int(found[1]) * (1024 if found[2] else 1)
-
-
-def length_of(option: str) -> Callable[[str], int]:
-    """Return :func:`parse_length` with messages that name an option."""
-
-    def parse(text: str) -> int:
-        try:
-            return parse_length(text)
-        except UsageError as error:
-            raise UsageError(f"{option}: {error}") from None
-
-    return parse
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:

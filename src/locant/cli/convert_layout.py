@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "the report")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Convert a checkpoint and say what was done."""
     from locant.cli.console import WorkBar
     from locant.extension.layouts.convert import convert_layout
@@ -43,4 +43,3 @@ def run(options: argparse.Namespace) -> int:
         print(f"{converted.path} is written.")
         for sentence in converted.report.sentences():
             print(sentence)
-    return 0

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_translator_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Evaluate."""
     require_both(options)
     for option in ("split", "part"):
@@ -78,4 +78,3 @@ def run(options: argparse.Namespace) -> int:
     for note in result.notes:
         console.say(note)
     console.say(f"BLEU signature {result.scores.bleu_signature}\nchrF signature {result.scores.chrf_signature}")
-    return 0

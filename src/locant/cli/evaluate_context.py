@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.cli.arguments import add_device, add_json, add_output, length_of, parse_lengths, parse_names
+from locant.cli.arguments import add_device, add_json, add_output, parse_length, parse_lengths, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--question", metavar="TEXT", help="what is asked about it")
     add("--expect", action="append", default=[], metavar="TEXT", help="what the answer must contain; may be repeated")
     add("--method", default="none", metavar="M,M", help="evaluate as extended by these, without saving; none: as it is")
-    add("--to", type=length_of("--to"), metavar="L", help="length in tokens that --method extends to")
+    add("--to", type=parse_length, metavar="L", help="length in tokens that --method extends to")
     add("--exact", action="store_true", help="rotate by Locant, exact at every position, in the place of transformers")
     add_output(parser, "FOLDER", "results (default context-NAME); what is there is kept")
     add_device(parser)
     add_json(parser, "the results")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Measure how far a model reads, and write table, pictures and a page."""
     from locant.extension.evaluate.evaluation import evaluate_context
     from locant.runtime import choose_device, keep_freed_memory
@@ -74,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         _show_results(results)
     _write_pages(results, folder, quiet=options.json)
-    return 0
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:

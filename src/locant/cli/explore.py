@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device(parser, "of the model: ")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Serve the explorer until it is interrupted, or write it."""
     from locant.app.explore import open_server, save_page
     from locant.cli.console import WorkBar
@@ -34,9 +34,8 @@ def run(options: argparse.Namespace) -> int:
         with WorkBar("writing the pages"):
             save_page(options.save, options.run)
         print(f"Wrote {options.save}.")
-        return 0
+        return
     with open_server(options.run, host=options.host, port=options.port, device=options.device) as server:
         shown = f"[{options.host}]" if ":" in options.host else options.host
         print(f"The explorer is at http://{shown}:{server.server_port}/ (Ctrl-C ends it).", flush=True)
         server.serve_forever()
-    return 0

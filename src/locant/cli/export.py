@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=Path, metavar="PATH", help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Export a model."""
     if options.quantization and options.to not in ("ctranslate2", "argos"):
         raise UsageError("--quantization goes with --to ctranslate2 and --to argos only.")
@@ -52,4 +52,3 @@ def run(options: argparse.Namespace) -> int:
     with WorkBar(f"exporting to {options.to}"):
         notes = export(options.model, options.output, **more, **(of_argos if options.to == "argos" else {}))
     print(f"{options.output} is written.", *notes, sep="\n")
-    return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from locant.cli.arguments import add_device, add_output, length_of
+from locant.cli.arguments import add_device, add_output, parse_length
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     methods = extension_methods()
     parser.epilog = _EPILOG.format(measured=", ".join(name for name in methods if methods[name].comparable))
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
-    parser.add_argument("--to", required=True, type=length_of("--to"), metavar="N", help="tokens to read; 32k is 32768")
+    parser.add_argument("--to", required=True, type=parse_length, metavar="N", help="tokens to read; 32k is 32768")
     parser.add_argument("--method", default=DEFAULT, choices=(AUTO, *methods), help=f"how (default: {DEFAULT})")
     add_output(parser, "FOLDER", "new folder to write (default: NAME-8k, after MODEL and --to)")
     what = "of the result (default: that of MODEL, if not trained)"
@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
     training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
     what = "tokens of a piece (default: --to; with drope as before)"
-    training.add_argument("--length", type=length_of("--length"), metavar="N", help=what)
+    training.add_argument("--length", type=parse_length, metavar="N", help=what)
     training.add_argument("--full", action="store_true", default=None, help="train all weights instead of LoRA")
     training.add_argument("--rank", type=int, metavar="N", help="of LoRA (default: 16)")
     training.add_argument("--learning-rate", type=float, metavar="X", help="(default: 2e-4, with --full 2e-5)")
     training.add_argument("--save-every", type=int, metavar="N", help="steps between saved states (default: 50)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Extend a model and say what was done."""
     finetuning = _finetuning(options)
     if options.text and options.method != "auto":
@@ -85,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
             on_step=trained,
         )
     _print(extended)
-    return 0
 
 
 def _default_output(model: str, length: int) -> Path:

@@ -51,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--layer", type=int, metavar="N", help="layer of the stack, from 1 (attention-steps)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Draw figures, or list them."""
     from locant.app import write_errata, write_gallery
     from locant.cli.console import WorkBar
     from locant.figures import write_figures
     from locant.positions.registry import scheme_name
-    from locant.runtime import usable_cores
+    from locant.runtime import granted_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         given["model"] = apply_overrides({}, options.model)
     if not options.names and not options.all:
         _list()
-        return 0
+        return
     if options.all and (options.names or set(given).difference(_OF_A_RUN)):
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
     if ERRATA in options.names:
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("The errata are a page of their own; leave out names and options of figures.")
         with WorkBar("computing values"):
             write_errata(options.output, page_format=options.format or "html", wrote=_wrote)
-        return 0
+        return
     image_format = options.format or "png"
     if options.all:
         with WorkBar() as bar:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
                 options.output,
                 image_format=image_format,
                 slides=options.slides,
-                processes=min(usable_cores() or 1, _MOST_PROCESSES),
+                processes=min(granted_cores(), _MOST_PROCESSES),
                 wrote=_wrote,
                 left_out=lambda name, reason: print(f"Left out {name}: {reason}"),
                 progress=lambda share, name: bar.show(share, name, lines=False),
@@ -93,7 +93,6 @@ def run(options: argparse.Namespace) -> int:
         more: dict[str, Any] = {"image_format": image_format, "slides": options.slides}
         with WorkBar("drawing"):
             write_figures(options.names, options.output, options=given, wrote=_wrote, **more)
-    return 0
 
 
 def _wrote(path: Path) -> None:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Generate."""
     options.output = options.output or Path(f"{options.model.resolve().name}-generated")
     if bool(options.files) == bool(options.corpus):
@@ -93,7 +93,6 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("The same command goes on where it was.") from None
     _show(result)
-    return 0
 
 
 def _show(result: GeneratedText) -> None:

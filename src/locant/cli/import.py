@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "RUN", "new folder (default: runs/NAME)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Import a model."""
     from locant.cli.console import WorkBar
     from locant.interop import import_model
@@ -32,4 +32,3 @@ def run(options: argparse.Namespace) -> int:
     with WorkBar("importing"):
         notes = import_model(options.folder, output)
     print(f"{output} is written.", *notes, sep="\n")
-    return 0

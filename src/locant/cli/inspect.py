@@ -25,15 +25,6 @@ _EPILOG = """examples:
 Exit code: 0; 1 where a finding is an error or --as or --figure cannot express it; 2 where MODEL cannot be read."""
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-_FATES = {
-    "kept": "green",
-    "blended": "yellow",
-    "interpolated": "cyan",
-    "extrapolated": "red",
-    "faster": "red",
-    "backwards": "red",
-    "still": "dim",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,8 +134,6 @@ def _print_all(inspection: Inspection) -> None:
 
 
 def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
-    from rich.text import Text
-
     from locant.rotary_configs.reading import ALL_LAYERS
 
     explanation = config.explain()
@@ -162,10 +151,7 @@ def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspec
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
     )
     console.print(config.describe())
-    table = Text(str(explanation))
-    for fate, colour in _FATES.items():
-        table.highlight_words([f" {fate} "], colour)
-    console.print(table)
+    console.print(str(explanation))
     pairs, length = explanation.incomplete_pairs, explanation.trained_length
     if length is not None and pairs:
         console.print(f"\nPairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens.")

@@ -12,9 +12,6 @@ from locant.errors import DataError, UsageError
 from locant.parsing import read_bounded, read_bytes
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from locant.analysis.properties import Property
     from locant.figures.errata import NumberFinding
 
 _EPILOG = """examples:
@@ -29,7 +26,6 @@ _LEGEND = """unique: every position has a code of its own. even: a distance is t
 length is declared. extends: defined at any position (not: that a trained model reads longer texts well). bounded:
 values do not grow with the text. fixed: two passes agree."""
 _LARGEST = 16_000_000  # bytes of a text
-_COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """List the positional schemes, describe one, or identify numbers."""
     if options.identify is not None:
         if options.name is not None:
             raise UsageError("--identify is about the numbers in a file; leave out the name of a scheme.")
         _print_finding(_finding(options.identify), as_json=options.json)
-        return 0
+        return
     from locant.cli.console import WorkBar
     from locant.positions import SCHEMES
     from locant.positions.registry import scheme_name
@@ -70,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
         _print_one(names[0], described[names[0]])
     else:
         _print_all(described)
-    return 0
 
 
 def _finding(source: str) -> NumberFinding:
@@ -141,8 +136,8 @@ def _print_all(described: dict[str, dict[str, Any]]) -> None:
     from locant.cli.console import PlainConsole, print_table
 
     console = PlainConsole()
-    rows: list[list[str | Text]] = [
-        [name, "\n".join(each["places"]) or "nothing", *map(_verdict, each["properties"])]
+    rows = [
+        [name, "\n".join(each["places"]) or "nothing", *(entry.verdict for entry in each["properties"])]
         for name, each in described.items()
     ]
     print_table(console, ("scheme", "acts on", *_HEADINGS), rows)
@@ -166,11 +161,5 @@ def _print_one(name: str, description: dict[str, Any]) -> None:
     rows = []
     for entry in description["properties"]:
         number = f"{entry.measured:{',.0f' if entry.measured == int(entry.measured) else '.3g'}}"
-        rows.append((entry.name, _verdict(entry), entry.reason, f"{number} {entry.unit}"))
+        rows.append((entry.name, entry.verdict, entry.reason, f"{number} {entry.unit}"))
     print_table(console, ("property", "", "reason", "measured"), rows, ruled=False)
-
-
-def _verdict(entry: Property) -> Text:
-    from rich.text import Text
-
-    return Text(entry.verdict, style=_COLOURS[entry.verdict])

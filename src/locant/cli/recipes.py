@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare nothing: there are no options."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """List the built-in recipes."""
     from locant.training import builtin_recipes
 
@@ -17,4 +17,3 @@ def run(options: argparse.Namespace) -> int:
     width = max(map(len, recipes))
     for name, description in recipes.items():
         print(f"{name:<{width}}  {description}")
-    return 0

@@ -20,12 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=int, default=8, metavar="N", help="held-out sentences to show (default 8)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Write the page."""
     from locant.app import write_run_report
-    from locant.streams import is_stream
+    from locant.files import is_stream
 
     written = write_run_report(options.run, options.output, examples=options.examples)
     # The page itself may go to standard output.
     print(f"Wrote {written}.", file=sys.stderr if is_stream(written) else sys.stdout)
-    return 0

@@ -28,8 +28,7 @@ _LIMITS = {
     "characters": "most characters of a request",
     "texts": "most texts of a request",
     "alternatives": "most alternatives to a translation",
-    "file-bytes": "largest file to translate",
-    "file-characters": "most characters of a file to translate",
+    "file-bytes": "largest file to translate, and most characters of its text",
     "body-bytes": "largest body of a request",
     "requests-per-minute": "most requests of a key or address in a minute; any number by default",
     "waiting-requests": "most requests that wait for a model",
@@ -37,9 +36,6 @@ _LIMITS = {
     "connections": "most connections of a worker",
     "request-seconds": "longest time from a request to its translation",
     "waiting-seconds": "longest time until the translation of a request begins",
-    "body-seconds": "longest time in which the body of a request may arrive",
-    "head-seconds": "longest time in which the head of a request may arrive",
-    "begin-seconds": "longest time until a new worker answers",
 }
 
 
@@ -69,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, metavar=unit, help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it."""
     from functools import partial
 
@@ -85,7 +81,6 @@ def run(options: argparse.Namespace) -> int:
         compute_type=options.compute_type,
         ready=lambda address: print(f"The server is at {address} (Ctrl-C ends it).", flush=True),
     )
-    return 0
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short.add_argument("--device", metavar="NAME", help="training.device: auto, cpu or cuda")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Train."""
     recipes = [given for given in options.recipe_and_overrides if "=" not in given]
     overrides = _overrides(options) + [given for given in options.recipe_and_overrides if "=" in given]
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         with WorkBar("measuring text and machine"):
             plan = plan_training(recipe)
         show_plan(plan, PlainConsole())
-        return 0
+        return
     try:
         with TrainingProgress(None if options.resume or options.resume_if_exists else recipe) as progress:
             if options.resume:
@@ -119,7 +119,6 @@ def run(options: argparse.Namespace) -> int:
         raise KeyboardInterrupt(_how_to_go_on(options.resume or options.output)) from None
     if os.environ.get("RANK", "0") == "0":
         _show_summary(summary)
-    return 0
 
 
 def _how_to_go_on(run: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,7 @@ def run(options: argparse.Namespace) -> int:
         return _translate_document(options, kind)
 
     from locant.cli.console import WorkBar
-    from locant.files import open_output
-    from locant.streams import is_stream
+    from locant.files import is_stream, open_output
     from locant.translation.lines import arriving_windows, read_windows
 
     overrides = search_overrides(options, n_best=options.n_best)
@@ -100,13 +100,13 @@ def run(options: argparse.Namespace) -> int:
             chunks = faults.texts(arriving_windows(raw, str(options.input or "standard input")))
         # What is too long is empty for the translator: here it is an error when all others are translated.
         on_long: OnLong = "split" if options.on_long == "split" else "empty"
-        sources: list[str] = []
-        chunks = _remembered(chunks, sources)
+        chunks, copies = tee(chunks)
         if shows:
             bar.show(0.0)
-        for chunk in translator.translate_chunks(
+        translated = translator.translate_chunks(
             chunks, on_long=on_long, say=faults.too_long, glossary=glossary, **overrides
-        ):
+        )
+        for chunk, sources in zip(translated, copies, strict=True):
             wanted = [found if options.n_best else found[:1] for found in chunk]
             links = _links(translator, sources, wanted, overrides) if options.alignments else None
             for number, found in enumerate(wanted, start=done + 1):
@@ -166,13 +166,6 @@ def _translate_document(options: argparse.Namespace, kind: str) -> int:
         with WorkBar("translating"):
             write_documents(translator, documents, options.output, glossary=glossary, **overrides)
     return 0
-
-
-def _remembered(chunks: Iterator[list[str]], last: list[str]) -> Iterator[list[str]]:
-    """Yield chunks, each of which ``last`` holds until the next."""
-    for chunk in chunks:
-        last[:] = chunk
-        yield chunk
 
 
 def _links(

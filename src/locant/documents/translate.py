@@ -16,9 +16,8 @@ from locant.documents.plain import plain_windows
 from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
 from locant.errors import ConfigError, DataError
-from locant.files import open_binary_output
+from locant.files import is_stream, open_binary_output
 from locant.parsing import read_bounded, read_bytes
-from locant.streams import is_stream
 from locant.text.readers import open_bytes
 from locant.translation.lines import check_lines
 

@@ -32,10 +32,9 @@ from locant.locks import holding
 from locant.runtime import (
     choose_device,
     environment,
+    granted_cores,
     keep_freed_memory,
     limit_onednn_cache,
-    most_threads,
-    usable_cores,
 )
 
 
@@ -90,7 +89,7 @@ def run_comparison(
         for name in dict.fromkeys(job.task for job in waiting):
             tasks[name].check()
         save_comparison(folder, comparison)
-        cores = _cores()
+        cores = granted_cores()
         at_once = at_once or (min(cores, 4 * torch.cuda.device_count()) if kind == "cuda" else cores)
         callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
         if waiting and kind == "cpu":
@@ -100,11 +99,6 @@ def run_comparison(
         failures = pool.run([job for job in needed if not _prepared(folder, job).exists()])
         missing = {(job.task, job.seed) for job in failures}
         return failures | pool.run([job for job in waiting if (job.task, job.seed) not in missing])
-
-
-def _cores() -> int:
-    cores = usable_cores() or 1
-    return min(cores, most_threads() or cores)
 
 
 def _prepared(folder: Path, job: Job) -> Path:
@@ -121,7 +115,7 @@ class _Pool:
         self.folder, self.at_once, self.callback = folder, at_once, callback
         self._last_words = [kind, *modules]
         self._started: list[subprocess.Popen[str]] = []
-        threads = str(max(1, _cores() // at_once))
+        threads = str(max(1, granted_cores() // at_once))
         self._environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         if not kernels.enabled():
             self._environment[kernels.SWITCH] = "0"

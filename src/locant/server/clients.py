@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import re
-import sqlite3
 import time
+from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from locant.server.errors import RequestError
-from locant.server.settings import ServerSettings
+from locant.server.settings import ServerSettings, is_this_machine
 
 _IPV6_PREFIX = 64  # whoever has one address of such a network has all of them
-_MINUTE = 60  # seconds
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
-_LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
+_MOST_FAILURES = 10  # wrong keys of an address in a minute
 
 
 def address_of(scope: Scope) -> str:
@@ -43,115 +39,66 @@ def _network(host: str) -> str:
     return str(address)
 
 
-def check_envelope(scope: Scope, origins: Collection[str] | None = None) -> None:
-    """Check what a request says about itself besides what it asks for.
+def check_site(scope: Scope, origins: Collection[str]) -> None:
+    """Refuse what a page of another site asks of a server of this machine alone.
+
+    Nor does it answer under a name that such a site may have pointed here.
 
     Args:
         scope: Of the request.
-        origins: Of a server of this machine alone the sites whose pages may ask: it answers those of no others, nor
-            under a name that such a site may have pointed here. ``None`` for other servers.
+        origins: The sites with pages that may ask; ``*`` for all.
 
     Raises:
-        RequestError: Host is missing, there twice, or no name of a host (400); the request comes from another site
-            (403); the body is encoded (415).
+        RequestError: The request comes from another site (403).
     """
-    found: dict[bytes, list[str]] = {}
-    for name, value in scope["headers"]:
-        if name in (b"host", b"origin", b"transfer-encoding", b"content-encoding"):
-            found.setdefault(name, []).append(value.decode("latin-1").strip())
-    version, hosts = scope["http_version"], found.get(b"host", [])
-    if version not in ("1.0", "1.1", "2") or len(hosts) > 1 or (version == "1.1" and not hosts):
-        raise RequestError(400, "The request must be HTTP/1.1 with one header Host.", reason="host")
-    host = hosts[0] if hosts else "localhost"
-    if not _is_host(host):
-        raise RequestError(400, "The header Host is not the name of a host.", reason="host")
-    if any(value.lower() != "chunked" for value in found.get(b"transfer-encoding", ())):
-        raise RequestError(400, "The only Transfer-Encoding that is read is chunked.", reason="encoding")
-    if any(value.lower() not in ("", "identity") for value in found.get(b"content-encoding", ())):
-        raise RequestError(415, "A body with a Content-Encoding is not read. Send it as it is.", reason="encoding")
-    if origins is None:
-        return
-    if not _is_local(host):
+    headers = [(name, value.decode("latin-1").strip().lower()) for name, value in scope["headers"]]
+    hosts = [value for name, value in headers if name == b"host"]
+    if not all(map(_is_local, hosts)):
         raise RequestError(
             403,
             "This server answers this machine alone, under localhost or 127.0.0.1. Give --trusted-proxy where a proxy "
             "passes other names on, or --host.",
             reason="site",
         )
-    for origin in found.get(b"origin", ()):
+    for origin in (value for name, value in headers if name == b"origin"):
         # Programs and extensions of browsers have schemes of their own; "null" is a page that hides where it is from.
-        is_page = origin == "null" or origin.lower().startswith(("http:", "https:"))
-        if is_page and not {"*", origin} & {*origins} and urlsplit(origin).netloc.lower() != host.lower():
+        is_page = origin == "null" or origin.startswith(("http:", "https:"))
+        if is_page and not {"*", origin} & {*origins} and urlsplit(origin).netloc not in hosts:
             raise RequestError(403, "Pages of other sites may not ask. Name this one with --cors.", reason="site")
 
 
 @lru_cache(maxsize=256)
-def _is_host(name: str) -> bool:
-    return _HOST.fullmatch(name) is not None
-
-
-@lru_cache(maxsize=256)
 def _is_local(host: str) -> bool:
-    name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     try:
-        return name in _LOCAL or ipaddress.ip_address(name).is_loopback
+        return is_this_machine((urlsplit(f"//{host}").hostname or "").rstrip("."))
     except ValueError:
         return False
 
 
 class Rates:
-    """Counts events of clients in the last minute, for all processes of a server together.
+    """Counts events of clients minute by minute, in this process."""
 
-    Args:
-        path: A file that the processes share; by default this process counts alone.
-    """
+    def __init__(self) -> None:
+        self._minute, self._counts = 0, Counter[str]()
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._database = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
-        self._database.execute("PRAGMA synchronous = OFF")
-        for columns in ("counts (client, second, count, PRIMARY KEY (client, second))", "known (pair PRIMARY KEY)"):
-            self._database.execute(f"CREATE TABLE IF NOT EXISTS {columns}")
-        self._cleaned = 0
-
-    def is_known(self, address: str, key: str) -> bool:
-        """Return whether a key was let in from an address before."""
-        return bool(self._database.execute("SELECT 1 FROM known WHERE pair = ?", (f"{address} {key}",)).fetchone())
-
-    def note_known(self, address: str, key: str) -> None:
-        """Note that a key was let in from an address."""
-        self._database.execute("INSERT OR IGNORE INTO known VALUES (?)", (f"{address} {key}",))
-
-    def count(self, client: str, limit: int, *, add: int = 1, now: float | None = None) -> int:
+    def count(self, client: str, limit: int, *, add: bool = True) -> int:
         """Count an event unless that would exceed the limit.
 
         Args:
             client: Who causes it.
-            limit: Most in sixty seconds.
-            add: How many; 0 to ask alone.
-            now: Seconds since the epoch; by default those of the clock.
+            limit: Most in a minute.
+            add: Whether to count, or else only to ask.
 
         Returns:
             0 where it was counted, otherwise the seconds after which one more is allowed.
         """
-        second = int(time.time() if now is None else now)
-        ask, earliest = self._database.execute, second - _MINUTE
-        with self._database:  # which commits
-            ask("BEGIN IMMEDIATE")
-            if self._cleaned < earliest:
-                ask("DELETE FROM counts WHERE second <= ?", (earliest,))
-                self._cleaned = second
-            asked = "SELECT TOTAL(count), MIN(second) FROM counts WHERE client = ? AND second > ?"
-            count, first = ask(asked, (client, earliest)).fetchone()
-            if count >= limit:
-                return int(first) - earliest
-            if add:
-                more = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count"
-                ask(more, (client, second, add))
+        minute, second = divmod(int(time.time()), 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, Counter()
+        if self._counts[client] >= limit:
+            return 60 - second
+        self._counts[client] += add
         return 0
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
 
 class Gate:
@@ -159,13 +106,13 @@ class Gate:
 
     Args:
         settings: Keys and limits.
-        rates: Counts; common to all processes of a server.
     """
 
-    def __init__(self, settings: ServerSettings, rates: Rates) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         # Keys are found by their digests: the time that this takes says nothing about how much of a key is right.
-        self._names, self._rates = {_digest(key): name for name, key in settings.keys.items()}, rates
-        self._most, self._most_failures = settings.limits.requests_per_minute, settings.limits.failures_per_minute
+        self._names, self._rates = {_digest(key): name for name, key in settings.keys.items()}, Rates()
+        self._most = settings.limits.requests_per_minute
+        self._let_in: set[tuple[str, str]] = set()  # addresses, and names of keys
         self.asks_for_keys = bool(settings.keys)
 
     def client_of(self, request: Request, key: str | None = None) -> str:
@@ -197,12 +144,12 @@ class Gate:
 
     def _open(self, key: str, address: str) -> str:
         name = self._names.get(_digest(key))
-        if name is None or not self._rates.is_known(address, name):
-            if wait := self._rates.count(f"failures of {address}", self._most_failures, add=name is None):
+        if name is None or (address, name) not in self._let_in:
+            if wait := self._rates.count(f"failures of {address}", _MOST_FAILURES, add=name is None):
                 raise _slow_down("too many wrong API keys from this address", wait, "key_failures")
             if name is None:
                 raise RequestError(403, "Invalid API key", reason="wrong_key")
-            self._rates.note_known(address, name)
+            self._let_in.add((address, name))
         return f"key {name}"
 
 

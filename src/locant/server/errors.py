@@ -19,10 +19,10 @@ class RequestError(LocantError):
         self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
-def busy(retry_after: int) -> RequestError:
-    """Return what is said where too much waits already; ``retry_after`` seconds later there may be room."""
+def busy() -> RequestError:
+    """Return what is said where too much waits already."""
     sentence = "The server has more to translate than it can take. Try again later."
-    return RequestError(503, sentence, reason="queue", retry_after=retry_after)
+    return RequestError(503, sentence, reason="queue", retry_after=2)
 
 
 def closed() -> RequestError:

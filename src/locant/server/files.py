@@ -9,41 +9,34 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from locant.server.errors import RequestError
 
+_SECONDS = 30 * 60  # for which a file is kept
+_MOST_BYTES = 500_000_000
+_LEAST = 500_000  # bytes that a file counts for at least, so that there are never too many of them
 _NAME = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
 _MARK = 8  # letters of a name that tell the clients apart
 
 
 class FileStore:
-    """Keeps files for some time, and gives each client a fair share of the room.
+    """Keeps files for half an hour.
 
     Where there is no room, the client that has most of it loses its oldest file, so that nobody can take it from the
     others.
 
     Args:
-        seconds: For how long.
-        most: Most files at a time; the processes of a server have them in common.
-        most_bytes: Most bytes of them all, likewise.
-        folder: Where; by default a new temporary folder, which :meth:`close` removes.
-        clock: Tells the time in seconds since the epoch.
+        folder: Where; the processes of a server have it in common. By default a new temporary one, which :meth:`close`
+            removes.
+        most_bytes: Most bytes of all files; a small one counts for half a megabyte.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        most: int,
-        most_bytes: int,
-        folder: Path | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, folder: Path | None = None, most_bytes: int = _MOST_BYTES) -> None:
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="locant-serve-"))
-        self._seconds, self._most, self._most_bytes, self._clock = seconds, most, most_bytes, clock
+        self._most_bytes = most_bytes
 
     def keep(self, content: bytes, name: str, client: str) -> str:
         """Keep a file and return the name under which it can be fetched.
@@ -54,13 +47,11 @@ class FileStore:
             client: Whose it is.
 
         Raises:
-            RequestError: It is larger than all room, or the disk is full (503).
+            RequestError: The disk is full (503).
         """
-        if len(content) > self._most_bytes:
-            raise _no_room("The translated file is larger than what the server may keep. Send smaller files.")
         # The folder's name is random: from the mark nobody learns who the client is.
         mark = hashlib.blake2b(client.encode("utf-8", "surrogatepass"), key=str(self._folder).encode()[-64:])
-        self._make_room(owner := mark.hexdigest()[:_MARK], len(content))
+        owner = mark.hexdigest()[:_MARK]
         kept = f"{owner}{secrets.token_hex(16)[_MARK:]}.{_plain(name)}"
         path = self._folder / kept
         try:
@@ -69,41 +60,36 @@ class FileStore:
         except OSError:
             with suppress(OSError):
                 path.unlink()
-            raise _no_room("The server has no room for the translated file. Try again later.") from None
+            sentence = "The server has no room for the translated file. Try again later."
+            raise RequestError(503, sentence, reason="files", retry_after=60) from None
+        self._make_room(path)
         return kept
 
-    def _make_room(self, owner: str, size: int) -> None:
-        """Delete files whose time is over, and of the others as many as have to go for another one."""
+    def _make_room(self, new: Path) -> None:
+        """Delete files whose time is over, and of the others as many as there is no room for beside a new one."""
         files: dict[str, list[tuple[float, int, Path]]] = defaultdict(list)  # of each client, oldest last
         for path in self._folder.iterdir():
             with suppress(OSError):
                 found = path.stat()
-                if found.st_mtime + self._seconds <= self._clock():
+                if found.st_mtime + _SECONDS <= time.time():
                     path.unlink()
                 else:
-                    files[path.name[:_MARK]].append((found.st_mtime, found.st_size, path))
+                    files[path.name[:_MARK]].append((found.st_mtime, max(_LEAST, found.st_size), path))
         for own in files.values():
             own.sort(reverse=True)
-
-        def share(client: str) -> float:
-            """Return the larger of a client's shares in files and in bytes, as it would be with the new file."""
-            more, own = client == owner, files[client]
-            total = sum(length for _, length, _ in own) + more * size
-            return max((len(own) + more) / self._most, total / self._most_bytes)
-
-        while (
-            sum(map(len, files.values())) >= self._most
-            or sum(length for own in files.values() for _, length, _ in own) + size > self._most_bytes
-        ):
-            greediest = max((client for client in files if files[client]), key=share)
-            with suppress(OSError):
-                files[greediest].pop()[2].unlink()
+        sizes = {client: sum(size for _, size, _ in own) for client, own in files.items()}
+        while sum(sizes.values()) > self._most_bytes:
+            client = max(sizes, key=lambda client: sizes[client])
+            _, size, path = files[client].pop()
+            sizes[client] -= size
+            if path != new:
+                path.unlink(missing_ok=True)
 
     def find(self, kept: str) -> tuple[Path, str] | None:
         """Return where a file is and what it is called, or ``None`` where it is no more, or never was."""
         path = self._folder / kept
         with suppress(OSError):
-            if _NAME.fullmatch(kept) and path.stat().st_mtime + self._seconds > self._clock():
+            if _NAME.fullmatch(kept) and path.stat().st_mtime + _SECONDS > time.time():
                 return path, kept.partition(".")[2]
         return None
 
@@ -111,10 +97,6 @@ class FileStore:
         """Delete all files of a folder of its own."""
         if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _no_room(sentence: str) -> RequestError:
-    return RequestError(503, sentence, reason="files", retry_after=60)
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from locant.errors import ConfigError, UsageError
 from locant.languages import find_language, language_identifier, parse_language, require_language
@@ -47,7 +48,7 @@ class ModelPlace:
         """
         named, _, folder = text.partition("=")
         pairs = [(named[: at.start()], named[at.end() :]) for at in re.finditer("-", named)]
-        pairs = [(one, to) for one, to in pairs if _is_code(one) and (to == "*" or _is_code(to))]
+        pairs = [(one, to) for one, to in pairs if _CODE.fullmatch(one) and (to == "*" or _CODE.fullmatch(to))]
         if not folder or not pairs:
             return cls(text)
         # Codes may have hyphens, too: regions are in capitals, languages in most cases not.
@@ -55,16 +56,6 @@ class ModelPlace:
         for code in (source, target):
             require_language(code, text)
         return cls(folder, source, None if target == "*" else target)
-
-
-def _is_code(text: str) -> bool:
-    """Whether a text may be the code of a language, whose region is one that there is."""
-    from babel import Locale
-
-    if not _CODE.fullmatch(text):
-        return False
-    region = parse_language(text).region
-    return not region or region in Locale("en").territories
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,19 +236,17 @@ def _directions(place: ModelPlace, translator: Translator) -> Iterator[Direction
         yield Direction(source, target)
         return
     known = list(languages.ids)
-    if source is not None and languages.takes_source:
-        source = _known(source, "source", known, place)
-    if target is not None:
-        target = _known(target, "target", known, place)
-    for one in [source] if source else known:
-        yield from (Direction(one, other) for other in ([target] if target else known) if other != one)
 
+    def own(code: str | None, side: str) -> list[str]:
+        found = find_language(code, known) if code else None
+        if code and found is None:
+            raise ConfigError(f"The model {place.folder} has no {side} language '{code}'. Known: {', '.join(known)}.")
+        return [found] if found else known
 
-def _known(code: str, side: str, known: Sequence[str], place: ModelPlace) -> str:
-    found = find_language(code, known)
-    if found is None:
-        raise ConfigError(f"The model {place.folder} has no {side} language '{code}'. Known: {', '.join(known)}.")
-    return found
+    sources = own(source, "source") if languages.takes_source or source is None else [source]
+    for one, other in product(sources, own(target, "target")):
+        if one != other:
+            yield Direction(one, other)
 
 
 @lru_cache(maxsize=1024)
@@ -301,16 +290,15 @@ def _shown(name: str) -> str:
     return "all directions" if name == ALL else name
 
 
-@dataclass(frozen=True)
-class Identified:
+class Identified(NamedTuple):
     """A language that a text may be in.
 
     Attributes:
-        code: ISO 639-1, or as the server's models call it.
+        language: Its code: ISO 639-1, or as the server's models call it.
         confidence: Percent, 0 to 100.
     """
 
-    code: str
+    language: str
     confidence: float
 
 
@@ -322,7 +310,7 @@ def identify(text: str, codes: Sequence[str]) -> list[Identified]:
         codes: What the models call their languages.
     """
     shown = (each for each in _ranked(text) if each.confidence >= _LEAST_SHOWN)
-    return [replace(each, code=find_language(each.code, codes) or each.code) for each in shown]
+    return [Identified(find_language(code, codes) or code, confidence) for code, confidence in shown]
 
 
 def identify_among(text: str, codes: Sequence[str]) -> Identified:
@@ -332,7 +320,7 @@ def identify_among(text: str, codes: Sequence[str]) -> Identified:
         text: Any text.
         codes: Of at least one language.
     """
-    found = (replace(each, code=code) for each in _ranked(text) if (code := find_language(each.code, codes)))
+    found = (Identified(known, share) for code, share in _ranked(text) if (known := find_language(code, codes)))
     return next(found, Identified(codes[0], 0.0))
 
 

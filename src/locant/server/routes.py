@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path, PurePath
@@ -13,24 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
 from locant.errors import DataError, LocantError
 from locant.languages import find_language, meant_language
-from locant.server.clients import address_of
 from locant.server.errors import RequestError
+from locant.server.metrics import CHARACTERS, metrics_page
 from locant.server.models import Identified, Way, identify, identify_among, language_name
-from locant.server.openapi import describe, describe_as_page
-from locant.server.requests import (
-    DetectionAsked,
-    FileAsked,
-    Parsed,
-    StreamAsked,
-    TranslationAsked,
-    read_body,
-    read_request,
-)
+from locant.server.openapi import Detected, Language, Operation, Translated, TranslatedFile, describe
+from locant.server.requests import DetectionAsked, FileAsked, Parsed, StreamAsked, TranslationAsked, read_request
 from locant.text.tokenizer_pair import Direction
 
 if TYPE_CHECKING:
@@ -40,7 +33,8 @@ PAGE = Path(__file__).with_name("page")
 """The folder of the page to translate in."""
 
 _AUTO = "auto"  # the code of a source language that is to be identified
-_SMALL = 20_000  # bytes of the largest body that is taken apart in the event loop
+_BODY_SECONDS = 30.0  # in which a body must arrive
+_MOST_UNPACKED = 20_000_000  # bytes of a file that is packed (.docx, .odt), unpacked
 _MOMENT = 0.5  # seconds, after which a client may have gone that has not been answered
 _FRONTEND_TIMEOUT = 1000  # milliseconds that a page waits after a key stroke
 
@@ -56,7 +50,7 @@ async def translate(request: Request) -> Response:
 
     async def work() -> tuple[list[Identified], list[list[str]]]:
         sources = await _sources(app, client, texts, asked.source, asked.target)
-        ways = [_way(app, source.code, asked.target) for source in sources]
+        ways = [_way(app, source.language, asked.target) for source in sources]
         routed = [(text, way) for text, way in zip(texts, ways, strict=True) if way]
         markup, alternatives = asked.format == "html", asked.alternatives
         found = iter(await app.service.translate(routed, client, markup=markup, alternatives=alternatives))
@@ -70,7 +64,7 @@ async def translate(request: Request) -> Response:
 
     answer: dict[str, Any] = {"translatedText": shaped([best for best, *_ in found])}
     if asked.source == _AUTO:
-        answer["detectedLanguage"] = shaped([_shown_language(source) for source in sources])
+        answer["detectedLanguage"] = shaped([source._asdict() for source in sources])
     if asked.alternatives:
         answer["alternatives"] = shaped([others for _, *others in found])
     return Response(to_json(answer), media_type="application/json")
@@ -87,8 +81,8 @@ async def stream(request: Request) -> Response:
         nonlocal pieces
         (source,) = await _sources(app, client, [asked.q], asked.source, asked.target)
         if asked.source == _AUTO:
-            start["detectedLanguage"] = _shown_language(source)
-        way = _way(app, source.code, asked.target)
+            start["detectedLanguage"] = source._asdict()
+        way = _way(app, source.language, asked.target)
         pieces = app.service.stream(asked.q, way, client) if way else _same(asked.q)
         start["sentences"] = await anext(pieces)
         return await anext(pieces, None)
@@ -103,7 +97,7 @@ async def stream(request: Request) -> Response:
             try:
                 while piece is not None:
                     yield _event("piece", {"text": piece})
-                    async with asyncio.timeout_at(_deadline(request)):
+                    async with asyncio.timeout(_seconds_left(request)):
                         piece = await anext(pieces, None)
             except TimeoutError:
                 yield _event("error", {"error": str(_too_slow(app))})
@@ -129,11 +123,9 @@ async def detect(request: Request) -> Response:
     """Return the languages that a text may be in."""
     app, asked, client = await _asked(DetectionAsked, request)
     _check_size(request, [asked.q], app.settings.limits.characters)
-    if not app.settings.identify:
-        raise RequestError(400, "This server does not identify languages.")
     work = partial(identify, asked.q, app.service.models.codes)
     found = await _in_time(request, app.service.threads.run(client, work))
-    return JSONResponse([_shown_language(each) for each in found])
+    return JSONResponse([each._asdict() for each in found])
 
 
 async def translate_file(request: Request) -> Response:
@@ -148,7 +140,7 @@ async def translate_file(request: Request) -> Response:
     if len(content) > limits.file_bytes:
         sentence = f"The file is too large; at most {limits.file_bytes:,} bytes are read."
         raise RequestError(413, sentence, reason="file_size")
-    read = partial(kind.read, options=DocumentOptions(largest_unpacked=limits.unpacked_bytes))
+    read = partial(kind.read, options=DocumentOptions(largest_unpacked=_MOST_UNPACKED))
 
     async def work() -> str:
         try:
@@ -156,13 +148,13 @@ async def translate_file(request: Request) -> Response:
         except DataError as error:
             raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
         text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
-        _check_size(request, [text], limits.file_characters)
-        (source,) = await _sources(app, client, [text], asked.source, asked.target, resumed=True)
-        way = _way(app, source.code, asked.target)
+        _check_size(request, [text], limits.file_bytes)
+        (source,) = await _sources(app, client, [text], asked.source, asked.target)
+        way = _way(app, source.language, asked.target)
         translated = await app.service.translate_document(document, read, way, client) if way else content
         path = PurePath(name)
         keep = partial(app.files.keep, translated, f"{path.stem}_{asked.target}{path.suffix.lower()}", client)
-        return await threads.run(client, keep, resumed=True)
+        return await threads.run(client, keep)
 
     kept = await _in_time(request, work())
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
@@ -191,7 +183,6 @@ async def frontend_settings(request: Request) -> Response:
     """Return what a page needs to know."""
     app = request.app
     first = next(iter(app.service.models.routes))
-    source = _AUTO if app.settings.identify else first.source
     return JSONResponse(
         {
             "charLimit": app.settings.limits.characters,
@@ -202,7 +193,7 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": True,
             "supportedFilesFormat": list(SUFFIXES),
             "language": {
-                "source": {"code": source, "name": "Auto Detect" if source == _AUTO else language_name(source)},
+                "source": {"code": _AUTO, "name": "Auto Detect"},
                 "target": {"code": first.target, "name": language_name(first.target)},
             },
         }
@@ -221,22 +212,15 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Return numbers for Prometheus; a server with API keys asks for one, as a bearer."""
-    app = request.app
-    if app.gate.asks_for_keys:
-        app.gate.client_of(request)
-    if app.metrics_page is None or app.metrics_page.done():  # in a thread that nobody who translates holds up
-        app.metrics_page = asyncio.create_task(asyncio.to_thread(app.metrics.page))
-    return Response(await asyncio.shield(app.metrics_page), media_type="text/plain; version=0.0.4; charset=utf-8")
+    if request.app.gate.asks_for_keys:
+        request.app.gate.client_of(request)
+    content = await asyncio.to_thread(metrics_page)
+    return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def specification(request: Request) -> Response:
     """Return the description of the interface."""
-    return JSONResponse(describe())
-
-
-async def docs_page(request: Request) -> Response:
-    """Return the description of the interface as a page."""
-    return HTMLResponse(describe_as_page())
+    return JSONResponse(describe(OPERATIONS))
 
 
 async def page(request: Request) -> Response:
@@ -244,33 +228,28 @@ async def page(request: Request) -> Response:
     return FileResponse(PAGE / "index.html", media_type="text/html; charset=utf-8")
 
 
-ROUTES: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
-    ("POST", "/translate"): translate,
-    ("POST", "/translate/stream"): stream,
-    ("POST", "/translate_file"): translate_file,
-    ("GET", "/download_file/{name}"): download_file,
-    ("POST", "/detect"): detect,
-    ("POST", "/suggest"): suggest,
-    ("GET", "/languages"): languages,
-    ("GET", "/frontend/settings"): frontend_settings,
-    ("GET", "/health"): health,
-    ("GET", "/metrics"): metrics,
-    ("GET", "/spec"): specification,
-    ("GET", "/openapi.json"): specification,
-    ("GET", "/docs"): docs_page,
-}
-"""What answers which method at which path."""
+OPERATIONS = [
+    Operation("POST", "/translate", translate, Translated, TranslationAsked),
+    Operation("POST", "/translate/stream", stream, "text/event-stream", StreamAsked),
+    Operation("POST", "/translate_file", translate_file, TranslatedFile, FileAsked),
+    Operation("GET", "/download_file/{name}", download_file, "*/*"),
+    Operation("POST", "/detect", detect, list[Detected], DetectionAsked),
+    Operation("GET", "/languages", languages, list[Language]),
+    Operation("GET", "/frontend/settings", frontend_settings, dict[str, Any]),
+    Operation("GET", "/health", health, dict[str, Any]),
+    Operation("POST", "/suggest", suggest),
+    Operation("GET", "/metrics", metrics),
+    Operation("GET", "/spec", specification),
+    Operation("GET", "/openapi.json", specification),
+    Operation("GET", "/docs", specification),
+]
+"""What the server does."""
 
 
 async def _asked(kind: type[Parsed], request: Request) -> tuple[Application, Parsed, str]:
     """Let a client in, and return what it asks for, and its name."""
     app = request.app
-    body = await read_body(request, app.settings.limits.body_bytes, app.settings.limits.body_seconds)
-    read = partial(read_request, kind, request, body)
-    if len(body) <= _SMALL:
-        asked = read()
-    else:  # which may take a second
-        asked = await _in_time(request, app.service.threads.run(address_of(request.scope), read))
+    asked = await read_request(kind, request, app.settings.limits.body_bytes, _BODY_SECONDS)
     return app, asked, app.gate.client_of(request, asked.api_key)
 
 
@@ -287,14 +266,12 @@ def _check_size(request: Request, texts: Sequence[str], most_characters: int, al
             raise RequestError(
                 400, f"Invalid request: request ({size}) exceeds text limit ({limit}) of {what}", reason=what
             )
-    app.metrics.characters.inc(characters)
+    CHARACTERS.inc(characters)
     request.scope["state"]["sizes"] = {"characters": characters, "texts": len(texts)}
 
 
-async def _sources(
-    app: Application, client: str, texts: Sequence[str], source: str, target: str, *, resumed: bool = False
-) -> list[Identified]:
-    """Return the source language of each text; ``resumed`` where something has been done for the request already."""
+async def _sources(app: Application, client: str, texts: Sequence[str], source: str, target: str) -> list[Identified]:
+    """Return the source language of each text."""
     models = app.service.models
 
     def known(code: str) -> str:
@@ -307,12 +284,8 @@ async def _sources(
     wanted = known(target)
     if source != _AUTO:
         return [Identified(known(source), 100.0)] * len(texts)
-    if not app.settings.identify:
-        raise RequestError(400, "This server does not identify languages: name the source language.", reason="language")
     among = [code for code in models.codes if code == wanted or wanted in models.targets.get(code, ())]
-    return await app.service.threads.run(
-        client, lambda: [identify_among(text, among) for text in texts], resumed=resumed
-    )
+    return await app.service.threads.run(client, lambda: [identify_among(text, among) for text in texts])
 
 
 def _way(app: Application, source: str, target: str) -> Way | None:
@@ -331,13 +304,9 @@ def _way(app: Application, source: str, target: str) -> Way | None:
     )
 
 
-def _shown_language(language: Identified) -> dict[str, Any]:
-    return {"confidence": language.confidence, "language": language.code}
-
-
-def _deadline(request: Request) -> float:
-    """Return when a request must have been answered, in the time of the event loop."""
-    return float(request.scope["state"]["arrived"]) + request.app.settings.limits.request_seconds
+def _seconds_left(request: Request) -> float:
+    """Return the time in which a request must be answered."""
+    return float(request.scope["state"]["arrived"]) + request.app.settings.limits.request_seconds - time.monotonic()
 
 
 def _too_slow(app: Application) -> RequestError:
@@ -345,29 +314,17 @@ def _too_slow(app: Application) -> RequestError:
     return RequestError(504, f"The translation took longer than {seconds:g} seconds and was given up.", reason="time")
 
 
-async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
-    """Return what comes of some work; when its time is over or the client goes away, give it up.
-
-    Whether the client has gone is looked at after a moment, in which most work is done.
-    """
-    watching: list[asyncio.Task[None]] = []
-
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        if not in_time.expired():
-            in_time.reschedule(0)
-
-    loop = asyncio.get_running_loop()
-    begin = loop.call_later(_MOMENT, lambda: watching.append(loop.create_task(watch())))
+async def _in_time(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what comes of some work; when its time is over or the client goes away, give it up."""
+    working = asyncio.ensure_future(work)
     try:
-        async with asyncio.timeout_at(_deadline(request)) as in_time:
-            return await work
-    except TimeoutError:
-        if in_time.when() == 0:
-            raise RequestError(499, "The client has gone.", reason="gone") from None
-        raise _too_slow(request.app) from None
+        while True:
+            done, _ = await asyncio.wait([working], timeout=max(0.0, min(_MOMENT, _seconds_left(request))))
+            if done:
+                return working.result()
+            if _seconds_left(request) <= 0:
+                raise _too_slow(request.app)
+            if await request.is_disconnected():
+                raise RequestError(499, "The client has gone.", reason="gone")
     finally:
-        begin.cancel()
-        for task in watching:
-            task.cancel()
+        working.cancel()

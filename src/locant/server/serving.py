@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import logging.config
 import multiprocessing
@@ -16,6 +17,7 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -23,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.supervisors.multiprocess import SIGNALS, Multiprocess, Process
+from uvicorn.supervisors.multiprocess import Multiprocess
 
-from locant import errors
 from locant.errors import LocantError, UsageError
 from locant.runtime import keep_freed_memory, listen
 from locant.server.settings import ServerSettings
@@ -37,13 +39,18 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("locant.server")
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
-_MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
+_MEMORY = "/dev/shm"  # where Linux keeps files in memory
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
+_HEAD_SECONDS = 15  # in which the head of a request must arrive
+_HEAD_BYTES = 65_536  # of a request besides its body, beyond what one packet brings
 _GRACE = 10  # seconds that a worker has to end, beyond the longest request
-_HANGS = 30  # seconds without a sign of life after which a worker is replaced
+_HANGS = 120  # seconds without a sign of life after which a worker is replaced, and in which a new one must answer
 _OWN_FILES = 100  # that a worker has open besides connections
 _COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
 _SWITCH = 0.0005  # seconds for which one Python thread may keep another waiting
+_ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
+_WRITTEN = ("locant", "uvicorn")  # loggers whose messages hold nothing of what is sent
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _SENTENCE = b'{"error": "The server is being shut down. Try again in a moment."}'
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
@@ -84,22 +91,18 @@ def serve(
     chosen = settings()
     with ExitStack() as stack:
         listener = stack.enter_context(listen(chosen.host, chosen.port))
-        # Counts are in memory where the system has a folder for that: files that are mapped, on a disk that is full,
+        # Metrics are in memory where the system has a folder for that: files that are mapped, on a disk that is full,
         # end whoever writes to them.
-        shared = str(_MEMORY) if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
         counts, files = (
-            Path(stack.enter_context(tempfile.TemporaryDirectory("", "locant-serve-", place, True)))
-            for place in (shared, None)
+            stack.enter_context(tempfile.TemporaryDirectory("", "locant-serve-", place, True))
+            for place in (memory, None)
         )
-        for number in SIGNALS:
-            stack.callback(signal.signal, number, signal.getsignal(number))
-        stack.callback(setattr, sys, "stdin", sys.stdin)
+        os.environ[_METRICS] = counts
         sys.stdin = None  # of which workers read nothing, and it may be closed
-        (counts / "metrics").mkdir()
-        os.environ[_METRICS] = str(counts / "metrics")
-        stack.callback(os.environ.pop, _METRICS)
+        loading = {"engine": engine, "device": device, "compute_type": compute_type}
         config = uvicorn.Config(
-            partial(_application, list(places), settings, counts, files, engine, device, compute_type),
+            partial(_application, list(places), settings, files, loading),
             factory=True,
             http=Connection,
             ws="none",
@@ -109,6 +112,7 @@ def serve(
             server_header=False,
             proxy_headers=False,
             workers=chosen.workers,
+            limit_concurrency=chosen.limits.connections,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=int(chosen.limits.request_seconds) + _GRACE,
             timeout_worker_healthcheck=_HANGS,
@@ -126,18 +130,41 @@ def serve(
             _LOG.log(level, "serving to %s", open_to, extra={"address": address, "keys": len(chosen.keys), **shown})
             ready(address)
 
-        supervisor = _Supervisor(config, listener, chosen.limits.begin_seconds, counts / "failure", announce)
-        try:
-            supervisor.run()
-        finally:
-            supervisor.end()
+        supervisor = _Supervisor(config, listener, announce)
+        supervisor.run()
+        if not supervisor.has_begun or any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+            raise LocantError("A worker of the server could not begin. The reason is above.")
         _LOG.info("ended")
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON: time, level, event and whatever was given besides.
+
+    Of what other packages log, their name alone is written, and of an error its kind and where it came from: messages
+    may hold a part of a text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage() if record.name.startswith(_WRITTEN) else f"a message of {record.name}",
+            "process": record.process,
+        }
+        entry |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info and record.exc_info[1]:
+            frames = traceback.extract_tb(record.exc_info[2])[-12:]
+            entry["error"] = type(record.exc_info[1]).__name__
+            entry["trace"] = [f"{frame.filename}:{frame.lineno}" for frame in frames]
+        return _ENCODE(entry)
 
 
 LOG = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"json": {"()": "locant.server.logs.JsonFormatter"}},
+    "formatters": {"json": {"()": "locant.server.serving.JsonFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "loggers": {
         "locant": {"level": "INFO"},
@@ -150,25 +177,20 @@ LOG = {
 
 
 def _application(
-    places: Sequence[str],
-    read_settings: Callable[[], ServerSettings],
-    counts: Path,
-    files: Path,
-    engine: str,
-    device: str,
-    compute_type: str | None,
+    places: Sequence[str], read_settings: Callable[[], ServerSettings], files: str, loading: dict[str, Any]
 ) -> Application:
     """Make the application in the event loop of a worker.
 
-    It counts requests, and says why it cannot begin, in the folder ``counts``; the other arguments are those of
-    :func:`serve`, and the folder of translated files.
+    The workers keep translated files in the folder ``files``; the other arguments are those of :func:`serve`, and of
+    :func:`~locant.server.models.load_models`.
     """
+    from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+
     import torch
 
     from locant.languages import language_identifier
     from locant.runtime import choose_device
     from locant.server.app import build_app
-    from locant.server.clients import Rates
     from locant.server.files import FileStore
     from locant.server.models import ModelPlace, load_models
 
@@ -177,24 +199,23 @@ def _application(
     if parent := multiprocessing.parent_process():  # without it nobody would end this process
         asyncio.get_running_loop().add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
     try:
-        settings = _with_open_files(read_settings())
-        if choose_device(device).type == "cpu":
+        settings = read_settings()
+        with suppress(OSError, ValueError):  # each connection is an open file
+            allowed, most = getrlimit(RLIMIT_NOFILE)
+            setrlimit(RLIMIT_NOFILE, (max(allowed, settings.limits.connections + _OWN_FILES), most))
+        if choose_device(loading["device"]).type == "cpu":
             torch.set_num_threads(max(1, torch.get_num_threads() // settings.workers))
         elif settings.workers > 1:
             raise UsageError("Several workers share the CPU alone; on a GPU give --workers 1.")
         found = [ModelPlace.parse(place) for place in places]
-        models, engines = load_models(found, engine=engine, device=device, compute_type=compute_type)
-        if settings.identify:
-            language_identifier()
-        limits = settings.limits
-        store = FileStore(60 * limits.file_minutes, limits.files, limits.files_bytes, files)
+        models, engines = load_models(found, **loading)
+        language_identifier()
         # Behind a proxy that is trusted, names are the proxy's matter.
         local = settings.is_local and not settings.trusted_proxies
-        app = build_app(models, settings, rates=Rates(counts / "rates"), files=store, local=local)
+        app = build_app(models, settings, files=FileStore(Path(files)), local=local)
     except LocantError as error:
         _LOG.error("a worker cannot begin", extra={"reason": str(error)})
-        (counts / "failure").write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
-        sys.exit(1)
+        sys.exit(STARTUP_FAILURE)
     _LOG.info("worker begins", extra={"models": dict(zip(models.names, engines, strict=True))})
     # Nobody reads of these, and each would be looked up for every entry of the log.
     logging._srcfile, logging.logThreads, logging.logMultiprocessing = None, False, False
@@ -212,96 +233,44 @@ def _end_without_parent(sentinel: int) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _with_open_files(settings: ServerSettings) -> ServerSettings:
-    """Let this process open as many files as it may have connections, or lower the limit of these."""
-    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
-
-    needed, (soft, hard) = settings.limits.connections + _OWN_FILES, getrlimit(RLIMIT_NOFILE)
-    if soft == RLIM_INFINITY or soft >= needed:
-        return settings
-    with suppress(OSError, ValueError):
-        setrlimit(RLIMIT_NOFILE, (needed if hard == RLIM_INFINITY else min(needed, hard), hard))
-    allowed = getrlimit(RLIMIT_NOFILE)[0]
-    if allowed >= needed:
-        return settings
-    most = max(1, allowed - _OWN_FILES)
-    _LOG.warning("the system allows %d open files, so a worker has %d connections at most", allowed, most)
-    return settings.model_copy(update={"limits": settings.limits.model_copy(update={"connections": most})})
-
-
 class Connection(HttpToolsProtocol):
-    """A connection with limits: on what comes of a request besides its body, and on its silence.
-
-    Where there are more connections than allowed, the one that has been silent for longest makes room.
-    """
+    """A connection with limits on the heads of requests, and with an end that loses no request."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._limits = self.app.settings.limits
         self._outside = 0  # bytes since the last part of a body, or the last end of a head
-        self._late: asyncio.TimerHandle | None = None  # closes it when no head comes, or when nobody reads
+        self._late: asyncio.TimerHandle | None = None  # closes it when a head does not come
         self._ending = False
-        self.since = self.loop.time()
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def _expect(self) -> None:
-        """Close the connection unless its client does something in time."""
-        self._late = self._late or self.loop.call_later(self._limits.head_seconds, self.transport.abort)
-
-    def _go_on(self) -> None:
-        if self._late:
-            self._late.cancel()
-            self._late = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection."""
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
-            silent: list[Any] = [each for each in self.connections if each is not self and each.is_silent]  # type: ignore[union-attr]
-            if silent:
-                min(silent, key=lambda each: each.since).transport.abort()
-        self._expect()
+        self._late = self.loop.call_later(_HEAD_SECONDS, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End with it."""
-        self._go_on()
+        if self._late:
+            self._late.cancel()
         super().connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        """Note that more is to be sent than is read."""
-        self._expect()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Note that it is read."""
-        self._go_on()
-        super().resume_writing()
-
     def data_received(self, data: bytes) -> None:
-        """Read what has come, no more at once than is allowed outside of a body."""
-        most = self._limits.head_bytes
-        while data and not self.transport.is_closing():
-            size = min(4_096, most - self._outside)
-            piece, data = data[:size], data[size:]
-            self._outside += len(piece)
-            super().data_received(piece)
-            if self._outside >= most and not self.transport.is_closing():
-                self.send_400_response(f"At most {most:,} bytes are read that are no part of a body.")
+        """Read what has come."""
+        self._outside += len(data)
+        super().data_received(data)
+        if self._outside > _HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
 
     def on_message_begin(self) -> None:
         """Begin with a head."""
         super().on_message_begin()
-        self._expect()
+        self._late = self._late or self.loop.call_later(_HEAD_SECONDS, self.transport.abort)
 
     def on_headers_complete(self) -> None:
         """Begin a request."""
-        self._outside, self.since = 0, self.loop.time()
-        if not self.flow.write_paused:
-            self._go_on()
+        self._outside = 0
+        if self._late:
+            self._late.cancel()
+            self._late = None
         super().on_headers_complete()
         if self._ending:
             self.cycle.keep_alive = False
@@ -313,7 +282,7 @@ class Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Answer what is here, and what its client may be sending just now; then close."""
-        if self._ending or not self.is_silent:
+        if self._ending or not (self.cycle is None or self.cycle.response_complete):
             super().shutdown()
         else:
             self.loop.call_later(1.0, self.shutdown)
@@ -326,83 +295,40 @@ class _Supervisor(Multiprocess):
     Args:
         config: Of uvicorn.
         listener: The socket at which the workers answer.
-        begin_seconds: Longest time until a worker answers.
-        failure: A file in which a worker says why it cannot begin.
         announce: Called once, when the first request can come.
+
+    Attributes:
+        has_begun: Whether the first request can come.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        listener: socket.socket,
-        begin_seconds: float,
-        failure: Path,
-        announce: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
         super().__init__(config, [listener])
-        self._begin_seconds, self._failure, self._announce = begin_seconds, failure, announce
-        self._retired: list[Process] = []
+        self._announce, self.has_begun = announce, False
 
     def init_processes(self) -> None:
-        """Begin with the workers.
-
-        Raises:
-            LocantError: One of them cannot begin.
-        """
+        """Begin with the workers."""
         super().init_processes()
-        if self._become_ready(self.processes):
+        self.has_begun = all(process.wait_until_ready(_HANGS) for process in self.processes)
+        if self.has_begun:
             self._announce()
-        elif not self._is_ending:
-            kind, _, sentence = "LocantError", "", "The server cannot begin: a worker ended, or did not answer in time."
-            with suppress(OSError):
-                kind, _, sentence = self._failure.read_text(encoding="utf-8").partition("\n")
-            raise getattr(errors, kind, LocantError)(sentence)
-
-    @property
-    def _is_ending(self) -> bool:
-        return not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self.signal_queue)
-
-    def _become_ready(self, processes: Sequence[Process]) -> bool:
-        """Wait until workers answer; returns whether all of them do before the server is to end."""
-        latest, waiting = time.monotonic() + self._begin_seconds, list(processes)
-        while waiting:
-            alive = all(process.process.is_alive() for process in waiting)
-            if self._is_ending or not alive or time.monotonic() > latest:
-                return False
-            waiting = [process for process in waiting if not process.is_ready(timeout=0.5)]
-            time.sleep(0.05)
-        return True
-
-    def restart_all(self) -> None:
-        """Replace all workers: the old ones retire when the new ones answer, and stay where those do not."""
-        _LOG.info("reloading")
-        fresh = [Process(self.config, self.sockets) for _ in self.processes]
-        for process in fresh:
-            process.start()
-        if self._become_ready(fresh):
-            self.terminate_all()
-            self._retired += self.processes
-            self.processes = fresh
-            _LOG.info("reloaded")
         else:
-            _kill(fresh)
-            _LOG.error("not reloaded", extra={"reason": "a worker cannot begin, or the server is to end"})
+            self.should_exit.set()
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have ended or hang, and forget those that have retired."""
-        before = {*self.processes, *self._retired}
+        """Replace workers that have ended or hang; what waited for them is forgotten."""
+        before = {process.pid for process in self.processes}
         super().keep_subprocess_alive()
-        self._retired = [process for process in self._retired if process.process.is_alive()]
-        for process in before - {*self.processes, *self._retired}:
-            from prometheus_client import multiprocess as numbers
+        for pid in before - {process.pid for process in self.processes}:
+            from prometheus_client import multiprocess
 
-            _LOG.info("a worker ended", extra={"worker": process.pid})
-            numbers.mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+            _LOG.info("a worker ended", extra={"worker": pid})
+            multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
     def join_all(self) -> None:
         """Wait until the workers have finished what they have, and refuse what comes meanwhile; a signal ends it."""
         _LOG.info("draining")
         asyncio.run(self._refuse())
+        super().join_all()
 
     async def _refuse(self) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -417,22 +343,13 @@ class _Supervisor(Multiprocess):
         (listener,) = self.sockets
         self.signal_queue.clear()
         server = await asyncio.start_server(answer, sock=listener)
-        while any(process.process.is_alive() for process in [*self.processes, *self._retired]):
+        while any(process.process.is_alive() for process in self.processes):
             if self.signal_queue:
-                self.end()
+                for process in self.processes:
+                    process.kill()
             await asyncio.sleep(0.05)
         listener.listen(0)  # no more come
         await asyncio.sleep(0.1)
         server.close()
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=1)
-
-    def end(self) -> None:
-        """Kill workers that are still there."""
-        _kill([*self.processes, *self._retired])
-
-
-def _kill(processes: Sequence[Process]) -> None:
-    for process in processes:
-        process.kill()
-        process.join()

@@ -6,12 +6,13 @@ import ipaddress
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, IPvAnyNetwork, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
 
 _SHORTEST_KEY = 16
+_LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
 class LimitSettings(Settings):
@@ -21,28 +22,14 @@ class LimitSettings(Settings):
         characters: Most characters of a request, all its texts together.
         texts: Most texts of a request.
         alternatives: Most alternatives to each translation.
-        file_bytes: Largest file.
-        file_characters: Most characters of a file.
-        unpacked_bytes: Most bytes of a file that is packed (.docx, .odt), unpacked.
-        files: Most translated files that are kept at a time; where there are more, the client that has most loses its
-            oldest.
-        files_bytes: Most bytes of all of them, likewise.
-        file_minutes: How long they are kept.
+        file_bytes: Largest file, and most characters of the text in it.
         body_bytes: Largest body of a request.
-        body_seconds: Longest time in which a body may arrive.
-        head_seconds: Longest time in which the head of a request may arrive, and longest silence of a connection,
-            also of one that does not read its answer.
-        head_bytes: Largest head of a request.
         connections: Most connections of a process at a time.
         requests_per_minute: Most requests of a key or address in a minute; ``None`` for any number.
-        failures_per_minute: Most wrong keys of an address in a minute.
         waiting_requests: Most requests that wait for a model, three quarters of them of one client.
         waiting_sentences: Most sentences that wait for a model, likewise.
-        waiting_seconds: Longest time that a request waits until its translation begins: one that would have to wait
-            longer is refused. While many more are refused than taken, it is down to a second for clients that have
-            requests waiting.
+        waiting_seconds: Longest time that a request waits until its translation begins.
         request_seconds: Longest time from a request to its translation.
-        begin_seconds: Longest time until a new worker answers; on a GPU it loads the models in that time.
         sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
     """
 
@@ -50,23 +37,13 @@ class LimitSettings(Settings):
     texts: int = Field(1_000, ge=1)
     alternatives: int = Field(3, ge=0, le=32)
     file_bytes: int = Field(1_000_000, ge=1)
-    file_characters: int = Field(1_000_000, ge=1)
-    unpacked_bytes: int = Field(20_000_000, ge=1)
-    files: int = Field(1_000, ge=1)
-    files_bytes: int = Field(500_000_000, ge=1)
-    file_minutes: float = Field(30.0, gt=0)
     body_bytes: int = Field(2_000_000, ge=1_000)
-    body_seconds: float = Field(30.0, gt=0)
-    head_seconds: float = Field(15.0, gt=0)
-    head_bytes: int = Field(32_768, ge=1_024)
     connections: int = Field(1_000, ge=1)
     requests_per_minute: int | None = Field(None, ge=1)
-    failures_per_minute: int = Field(10, ge=1)
     waiting_requests: int = Field(512, ge=1)
     waiting_sentences: int = Field(20_000, ge=1)
     waiting_seconds: float = Field(15.0, gt=0)
     request_seconds: float = Field(120.0, gt=0)
-    begin_seconds: float = Field(300.0, gt=0)
     sentence_tokens: int = Field(256, ge=4)
 
     @model_validator(mode="after")
@@ -94,7 +71,6 @@ class ServerSettings(Settings):
         cors_origins: Origins whose pages may ask from a browser; ``*`` for all.
         trusted_proxies: Addresses or networks whose ``X-Forwarded-For`` is believed.
         page: Whether there is a page to translate in.
-        identify: Whether languages are identified.
         limits: How much may be asked for.
     """
 
@@ -107,30 +83,22 @@ class ServerSettings(Settings):
     glossaries: dict[str, dict[str, str | None]] = Field(default_factory=dict, repr=False)
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
     cors_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     page: bool = True
-    identify: bool = True
     limits: LimitSettings = LimitSettings()
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in proxies:
-            try:
-                ipaddress.ip_network(proxy, strict=False)
-            except ValueError:
-                raise ConfigError(f"'{proxy}' is no address or network; write 10.0.0.7 or 10.0.0.0/8") from None
-        return proxies
 
     @property
     def is_local(self) -> bool:
         """Whether nobody but this machine can reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_this_machine(self.host)
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether a name or an address of a host is this machine, whichever machine that is."""
+    try:
+        return host in _LOCAL or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def read_keys(path: Path | None, environment: str | None) -> dict[str, str]:
@@ -143,22 +111,24 @@ def read_keys(path: Path | None, environment: str | None) -> dict[str, str]:
     Raises:
         ConfigError: The file cannot be read or holds no key, a key is too short, or a name or key occurs twice.
     """
-    lines: list[tuple[str, list[str]]] = []
+    given: list[tuple[str, str]] = []
     if path is not None:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise ConfigError(f"The file of API keys {path} cannot be read: {reason}.") from None
-        for number, line in enumerate(text.splitlines(), start=1):
-            if words := line.partition("#")[0].split():
-                lines.append((f"{path}, line {number}", words))
-        if not lines:
+        lines = (line.partition("#")[0] for line in text.splitlines())
+        given += [(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)]
+        if not any(line.strip() for _, line in given):
             raise ConfigError(f"The file of API keys {path} holds no key. Write one in each line.")
-    for number, word in enumerate((environment or "").replace(",", " ").split(), start=1):
-        lines.append((f"LOCANT_API_KEYS, key {number}", [word]))
+    more = (environment or "").replace(",", " ").split()
+    given += [(f"LOCANT_API_KEYS, key {number}", key) for number, key in enumerate(more, start=1)]
     keys: dict[str, str] = {}
-    for where, words in lines:
+    for where, line in given:
+        words = line.split()
+        if not words:
+            continue
         if len(words) > 2:
             raise ConfigError(f"{where}: a line holds a key, or a name and a key; this one has {len(words)} words.")
         name, key = words if len(words) == 2 else (f"key-{len(keys) + 1}", words[0])

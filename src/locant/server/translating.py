@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from locant.documents import Document
 from locant.documents.formats import TextDocument
 from locant.documents.markup import cut_html
-from locant.documents.passages import Sentence as CutSentence
-from locant.documents.passages import Written, cut_passage
+from locant.documents.passages import Item, Sentence, Written, cut_passage
 from locant.documents.plain import is_plain_sentence, plain_text
 from locant.documents.sentences import Splitter, fitting_splitter, sentence_splitter
 from locant.documents.steps import Pairs, Sentences, Steps, one_line, sentence_steps, translation_steps
 from locant.documents.translate import align_words, fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.server.metrics import Metrics
 from locant.server.models import Models, Route, Way
-from locant.server.scheduler import Scheduler, Sentence, TextThreads, Ticket
+from locant.server.scheduler import Scheduler, Ticket
 from locant.server.settings import ServerSettings
-from locant.translation.compiled import Outcome
+from locant.translation.compiled import Outcome, Searched
 from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.lines import parts_of
@@ -33,6 +33,32 @@ from locant.translation.lines import parts_of
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
 _SHORT = 2_000
+
+Found = TypeVar("Found")
+
+
+class TextThreads:
+    """Threads for what takes its time besides the models: long texts are cut, documents read, languages identified.
+
+    A client has one thread at a time, so that nobody takes them from the others. Work that has begun goes on to its
+    end, whoever still waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self, client: str, work: Callable[[], Found]) -> Found:
+        """Return what some work for a client returns, when a thread has done it."""
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        await turn.acquire()
+        doing = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        doing.add_done_callback(lambda done: turn.release())
+        return await asyncio.shield(doing)
+
+    def end(self) -> None:
+        """Let nothing more begin."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(eq=False)
@@ -56,16 +82,13 @@ class TranslationService:
     Args:
         models: The models.
         settings: The limits.
-        metrics: Count each model's work.
     """
 
-    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, models: Models, settings: ServerSettings) -> None:
         self.models, self._settings = models, settings
         limits = settings.limits
         self.splitter_of, self.search_of = cache(self._splitter), cache(self._search)
-        self.threads = TextThreads(
-            _THREADS, waiting_requests=limits.waiting_requests, waiting_seconds=limits.waiting_seconds
-        )
+        self.threads = TextThreads()
         self.schedulers = []
         for translator, name in zip(models.translators, models.names, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
@@ -73,7 +96,6 @@ class TranslationService:
             self.schedulers.append(
                 Scheduler(
                     partial(continuous_search, translator.engine, rows=rows),
-                    metrics,
                     waiting_requests=limits.waiting_requests,
                     waiting_sentences=limits.waiting_sentences,
                     waiting_seconds=limits.waiting_seconds,
@@ -127,7 +149,7 @@ class TranslationService:
         def read() -> list[tuple[TextDocument, Route]]:
             return [(cut(text), route) for text, route in last]
 
-        documents = read() if short else await self.threads.run(client, read, resumed=resumed)
+        documents = read() if short else await self.threads.run(client, read)
         found = await self._translate(documents, client, ranks=ranks, short=short, resumed=resumed)
         return [
             list(dict.fromkeys(document.text(version, route.direction.target) for version in versions))
@@ -148,10 +170,10 @@ class TranslationService:
         content = b""
         for number, route in enumerate(way):
             if number:
-                document = await self.threads.run(client, partial(read, content), resumed=True)
+                document = await self.threads.run(client, partial(read, content))
             ((written,),) = await self._translate([(document, route)], client, resumed=number > 0)
             write = partial(document.written, written, route.direction.target)
-            content = await self.threads.run(client, write, resumed=True)
+            content = await self.threads.run(client, write)
         return content
 
     async def _translate(
@@ -193,31 +215,22 @@ class TranslationService:
         document = plain_text(text)
         (passage,), (write,) = document.passages, document.writers
 
-        def begin() -> list[str | tuple[Steps, _Question]]:
-            parts: list[str | tuple[Steps, _Question]] = []
-            for piece in cut_passage(passage, self.splitter_of(route)):
-                if isinstance(piece, CutSentence):
-                    steps = sentence_steps([piece], aligned=route.aligns)
-                    parts.append((steps, _next_question(steps, None)))
-                else:
-                    parts.append(write([piece]))
-            return parts
+        def begin() -> tuple[list[Item | Sentence], list[str]]:
+            pieces = cut_passage(passage, self.splitter_of(route))
+            return pieces, [piece.text for piece in pieces if isinstance(piece, Sentence) and piece.is_manageable]
 
-        resumed = bool(before)
-        parts = begin() if short else await self.threads.run(client, begin, resumed=resumed)
-        begun = [part for part in parts if not isinstance(part, str)]
-        yield len(begun)
-        with closing(_Answers(self, route, client, short=short, resumed=resumed)) as answers:
-            questions = [question for _, question in begun if isinstance(question, Sentences)]
-            await answers.ask([text for question in questions for text in question.texts])
+        pieces, texts = begin() if short else await self.threads.run(client, begin)
+        yield sum(isinstance(piece, Sentence) for piece in pieces)
+        with closing(_Answers(self, route, client, short=short, resumed=bool(before))) as answers:
+            await answers.ask(texts)
             known = ""
-            for part in parts:
-                if isinstance(part, str):
-                    known += part
-                else:
-                    (written,) = await answers.answer(*part)
+            for piece in pieces:
+                if isinstance(piece, Sentence):
+                    (written,) = await answers.answer(sentence_steps([piece], aligned=route.aligns))
                     yield known + write(written)
                     known = ""
+                else:
+                    known += write([piece])
             if known:
                 yield known
 
@@ -239,18 +252,6 @@ class TranslationService:
         longest = route.translator.longest_source(prefixes=route.prefixes)
         settings = route.translator.settings_with(beam=beam, n_best=ranks)
         return settings, min(longest, self._settings.limits.sentence_tokens)
-
-
-_Question = Sentences | Pairs | list[Written]
-
-
-def _next_question(steps: Steps, answer: Any) -> _Question:
-    """Answer a question of steps, if any, and return the next one, or at the end what they return."""
-    try:
-        found: _Question = steps.send(answer)
-    except StopIteration as end:
-        found = end.value
-    return found
 
 
 class _Answers:
@@ -278,7 +279,7 @@ class _Answers:
         """Return what some work returns, which a thread does unless it is short."""
         if self._short:
             return work(*arguments)
-        return await self._service.threads.run(self._client, partial(work, *arguments), resumed=True)
+        return await self._service.threads.run(self._client, partial(work, *arguments))
 
     async def ask(self, wanted: Sequence[str]) -> None:
         """Submit sentences, but those that have been submitted."""
@@ -286,7 +287,7 @@ class _Answers:
         self._asked.update(texts)
         if not texts:
             return
-        sentences: list[Sentence] = await self._aside(self._sentences, texts)
+        sentences: list[Searched] = await self._aside(self._sentences, texts)
         if sentences:
             ticket = self._scheduler.submit(self._client, sentences, resumed=self._resumed)
             self._tickets.append(ticket)
@@ -308,33 +309,25 @@ class _Answers:
             await self._aside(self._put_together, new)
         return [self._asked[text].versions for text in texts]
 
-    async def answer(self, steps: Steps, question: _Question | None = None, *, rank: int = 0) -> list[Written]:
-        """Answer the questions of steps by translations of a rank, 0 for the best, and return what they return.
-
-        Args:
-            steps: Ask for translations of sentences, and for alignments.
-            question: The first one, where it is known.
-            rank: Of the translations.
-        """
-        if question is None:
-            question = await self._aside(_next_question, steps, None)
-        while not isinstance(question, list):
-            answer: Any
+    async def answer(self, steps: Steps, *, rank: int = 0) -> list[Written]:
+        """Answer the questions of steps by translations of a rank, 0 for the best, and return what they return."""
+        answer: Any = None
+        while not isinstance(question := await self._aside(_next_question, steps, answer), list):
             if isinstance(question, Sentences):
                 answer = [versions[rank] for versions in await self.translations(question.texts)]
             else:
                 translator, prefixes = self._route.translator, self._route.prefixes
                 work = partial(align_words, translator, question.pairs, prefixes=prefixes)
-                answer = await self._service.threads.run(self._client, work, resumed=True)
-            question = await self._aside(_next_question, steps, answer)
-        return question
+                answer = await self._service.threads.run(self._client, work)
+        found: list[Written] = question
+        return found
 
     def close(self) -> None:
         """Drop what has not come."""
         for ticket in self._tickets:
             self._scheduler.release(ticket)
 
-    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Sentence]:
+    def _sentences(self, texts: Mapping[str, _Asked]) -> list[Searched]:
         """Return the sentences of texts for the search; a text that is too long is cut."""
         translator, prefixes, glossary = self._route.translator, self._route.prefixes, self._route.glossary
         settings, most = self._service.search_of(self._route, self._ranks)
@@ -353,7 +346,7 @@ class _Answers:
             asked.parts = [part for part, _ in own]
             for _, ids in own:
                 source, longest = translator.search_input(ids, settings, prefixes)
-                sentences.append(Sentence(source, longest, prefixes.target, settings))
+                sentences.append(Searched(source, longest, prefixes.target, settings))
         return sentences
 
     def _put_together(self, texts: Mapping[str, _Asked]) -> None:
@@ -369,3 +362,12 @@ class _Answers:
             decoded = iter(written)
             for text, asked in texts.items():
                 asked.versions.append(" ".join(islice(decoded, len(asked.parts))) if asked.parts else text)
+
+
+def _next_question(steps: Steps, answer: Any) -> Sentences | Pairs | list[Written]:
+    """Answer a question of steps, if any, and return the next one, or at the end what they return."""
+    try:
+        return steps.send(answer)
+    except StopIteration as end:
+        found: list[Written] = end.value
+        return found

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
-from locant.runtime import cpu_quota, usable_cores
+from locant.runtime import granted_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,8 +31,7 @@ _NICE = 10
 
 def usable_processes() -> int:
     """Return how many processes the cores and the quota of this one can feed."""
-    cores, quota = usable_cores() or 1, cpu_quota()
-    return cores if quota is None else max(1, min(cores, round(quota)))
+    return granted_cores()
 
 
 def in_order(

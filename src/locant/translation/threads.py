@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 import torch
 
-from locant.runtime import most_threads, threads_are_fixed, usable_cores
+from locant.runtime import granted_cores, threads_are_fixed
 
 Result = TypeVar("Result")
 Piece: TypeAlias = Callable[[Callable[[], bool]], Result]
@@ -26,9 +26,9 @@ if hasattr(os, "register_at_fork"):
 
 
 @lru_cache(maxsize=1)
-def _granted(look: int) -> int | None:
+def _granted(look: int) -> int:
     """Return how many threads the system feeds by its cores and its quota; another ``look`` has it found out again."""
-    return min((count for count in (usable_cores(), most_threads()) if count), default=None)
+    return granted_cores()
 
 
 def useful_threads(threads: int) -> int:
@@ -38,7 +38,7 @@ def useful_threads(threads: int) -> int:
     """
     if threads_are_fixed():
         return threads
-    return min(threads, _granted(int(time.monotonic() / _LOOK)) or threads)
+    return min(threads, _granted(int(time.monotonic() / _LOOK)))
 
 
 @lru_cache(maxsize=1)
