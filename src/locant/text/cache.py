@@ -3,8 +3,7 @@
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
 or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
 of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With subword sampling it
-holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised again. All of it has
-checksums (see :mod:`locant.text.columns`).
+holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -23,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
-from locant.text.columns import CheckedNumbers, GrowingColumns
+from locant.files import explaining_damage, file_digest, publish, read_json, readable_errors, sealed, write_json
+from locant.text.columns import GrowingColumns
 from locant.text.pairs import Pair, RowNumbers, Rows
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
@@ -53,13 +52,13 @@ class Column:
     """One side of a cache, or of some of its rows.
 
     Attributes:
-        tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
+        tokens: All ids, [N] uint16 or uint32, mapped from disk.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs], uint8 or more.
         rows: Which sentences of the cache these are; None for all.
     """
 
-    tokens: CheckedNumbers
+    tokens: npt.NDArray[np.unsignedinteger[Any]]
     all_offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.unsignedinteger[Any]]
     rows: RowNumbers | None = None
@@ -70,8 +69,7 @@ class Column:
 
     def __getitem__(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
         start = int(self.offsets(index))
-        ids: npt.NDArray[np.unsignedinteger[Any]] = self.tokens[start : start + int(self.lengths[index])]
-        return ids
+        return self.tokens[start : start + int(self.lengths[index])]
 
     def select(self, rows: RowNumbers) -> Column:
         """Return some of the sentences, each as often as it is named."""
@@ -114,25 +112,40 @@ class TokenCache:
             )
             if sum(part.pairs for part in self.parts) != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
+            self._digests = dict(about.get("digests", {}))  # earlier versions wrote none
             kinds = [{"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]] for side in SIDES]
             self.source, self.target = (self._column(side, kind) for side, kind in zip(SIDES, kinds, strict=True))
         self._rows: RowNumbers | None = None
 
     def _column(self, side: str, kind: npt.DTypeLike) -> Column:
-        places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
-        offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
+        places = self.folder / f"{side}.offsets.bin"
+        offsets = _mapped(places, np.int64, self._count + 1)
         longest = min(self.max_tokens, (1 << 31) - 1)
         lengths: npt.NDArray[Any] = np.empty(
             self._count, next(kind for kind in (np.uint8, np.uint16, np.uint32) if longest <= np.iinfo(kind).max)
         )
         for start in range(0, self._count, _TAKEN):
             found = np.diff(offsets[start : start + _TAKEN + 1])
-            if found.min() < 0 or found.max() > longest:
+            if offsets[0] or found.min() < 0 or found.max() > longest:
                 raise CheckpointError(f"{places} is damaged: its sentences overlap.")
             lengths[start : start + _TAKEN] = found
-        if offsets[0]:
-            raise CheckpointError(f"{places} is damaged: its sentences begin at {offsets[0]}.")
-        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths)
+        return Column(_mapped(self.folder / f"{side}.tokens.bin", kind, int(offsets[-1])), offsets[:-1], lengths)
+
+    def check(self) -> None:
+        """Read all files once.
+
+        Raises:
+            CheckpointError: One of them is not what was written.
+        """
+        for name, digest in self._digests.items():
+            found = None
+            with suppress(OSError):
+                found = file_digest(self.folder / name)
+            if found != digest:
+                raise CheckpointError(
+                    f"The file {self.folder / name} is damaged: it is not what was written. Delete the folder "
+                    f"{self.folder}, which is made again when the run goes on."
+                )
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -180,17 +193,30 @@ class TokenCache:
         return list(zip(*found, strict=True))
 
     @cached_property
-    def _texts(self) -> list[tuple[CheckedNumbers, CheckedNumbers]]:
+    def _texts(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
         columns = []
         for side in SIDES:
-            offsets = CheckedNumbers.open(self.folder / f"{side}.text.offsets.bin", np.int64, self._count + 1)
-            columns.append((offsets, CheckedNumbers.open(self.folder / f"{side}.text.bin", np.uint8, int(offsets[-1]))))
+            offsets = _mapped(self.folder / f"{side}.text.offsets.bin", np.int64, self._count + 1)
+            columns.append((offsets, _mapped(self.folder / f"{side}.text.bin", np.uint8, int(offsets[-1]))))
         return columns
 
 
 def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
     cache = TokenCache(folder)
     return cache if rows is None else cache.select(rows)
+
+
+def _mapped(path: Path, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
+    """Map a flat file of that many numbers into memory."""
+    expected = count * np.dtype(dtype).itemsize
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise CheckpointError(f"The token cache file {path} cannot be read: {error.strerror}.") from None
+    if size != expected:
+        raise CheckpointError(f"The token cache file {path} is damaged: {size} bytes, not {expected}.")
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r", shape=(count,)) if count else np.zeros(0, dtype)
 
 
 class Encoded(NamedTuple):
@@ -269,7 +295,6 @@ def write_cache(
     folder: Path,
     *,
     processes: int = 1,
-    meanwhile: bool = False,
     made_from: Any = None,
     what: str = "pairs",
     tell: Callable[[int], None] = lambda seen: None,
@@ -283,7 +308,6 @@ def write_cache(
         encoder: What encodes them.
         folder: Where the cache goes; it appears only when it is complete.
         processes: How many encode at once.
-        meanwhile: Whether this process has something better to do, see :func:`~locant.text.workers.in_order`.
         made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
             is gone on with.
         what: What the pairs are called where none is left.
@@ -308,7 +332,7 @@ def write_cache(
             done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
             for name in offsets.values() if columns.state is None else ():
                 columns.append(name, np.zeros(1, np.int64))
-            with closing(in_order(encoder, islice(tasks, done, None), processes, meanwhile=meanwhile)) as encoded:
+            with closing(in_order(encoder, islice(tasks, done, None), processes)) as encoded:
                 for block in encoded:
                     done += 1
                     for name, (values, lengths) in block.columns.items():
@@ -329,8 +353,10 @@ def write_cache(
             {"pairs": count, "dropped": lost, "prefixes": before._asdict()}
             for count, lost, before in zip(counts, dropped, encoder.prefixes or [PLAIN] * len(parts), strict=True)
         ]
-        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": rows, **about}))
         with readable_errors(folder):
+            digests = {path.name: file_digest(path) for path in sorted(partial.glob("*.bin"))}
+            about = {"pairs": sum(counts), "parts": rows, **about, "digests": digests}
+            write_json(partial / "cache.json", sealed(about))
             publish(partial, folder)
     except BaseException as error:
         # What is wrong with the text stays wrong; anything else may be mended.

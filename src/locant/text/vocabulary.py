@@ -23,19 +23,13 @@ _TRAINING_CHARACTERS = 50_000_000
 """Likewise; SentencePiece takes some 20 bytes of memory for each."""
 _MANY, _MEASURED = 100_000, 10_000
 """Of that many sentences, the characters are estimated from that many of them."""
-_LONGEST_BYTES = 4192
-"""Of a sentence from which SentencePiece learns; longer ones it leaves out."""
-_PART = re.compile(r".{1,1000}(?= |$)|.{1,1000}", re.DOTALL)
-"""That many characters have at most 4,000 bytes."""
+_LONGEST_BYTES = 1 << 15
+"""Of a sentence from which SentencePiece learns; it counts the characters of a word in 16 bits."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
 class VocabularyTooLargeError(ConfigError):
-    """A text cannot fill a vocabulary.
-
-    Attributes:
-        largest: The largest vocabulary that it can fill.
-    """
+    """A text cannot fill a vocabulary; ``largest`` is the largest that it can fill."""
 
     def __init__(self, asked: int, largest: int) -> None:
         super().__init__(
@@ -46,11 +40,7 @@ class VocabularyTooLargeError(ConfigError):
 
 
 class VocabularyTooSmallError(ConfigError):
-    """A vocabulary has no room for the characters of a text.
-
-    Attributes:
-        least: The tokens that the characters alone need.
-    """
+    """A vocabulary has no room for the characters of a text; ``least`` is how many tokens these alone need."""
 
     def __init__(self, asked: int, least: int) -> None:
         super().__init__(
@@ -122,11 +112,7 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
     def sentences() -> Iterator[str]:
         try:
             for sentence in _sample(pairs, sides):
-                text = normalize(sentence, lowercase=settings.lowercase)
-                # SentencePiece leaves out what is too long; it cuts at spaces too.
-                if 4 * len(text) > _LONGEST_BYTES and len(text.encode()) > _LONGEST_BYTES:
-                    yield from (part for each in _PART.findall(text) if (part := each.strip()))
-                elif text:
+                if text := normalize(sentence, lowercase=settings.lowercase):
                     yield text
         except (Exception, KeyboardInterrupt) as error:
             stopped.append(error)  # SentencePiece makes a RuntimeError of it
@@ -141,6 +127,7 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
             vocab_size=settings.vocab_size,
             character_coverage=settings.character_coverage,
             byte_fallback=settings.byte_fallback,
+            max_sentence_length=_LONGEST_BYTES,
             normalization_rule_name="identity",
             num_threads=_TRAINING_THREADS,
             pad_id=PAD,

@@ -23,10 +23,10 @@ from locant.runtime import cpu_quota, usable_cores
 T = TypeVar("T")
 R = TypeVar("R")
 
+SEVERAL_PROCESSES = 100_000
+"""Pairs from which other processes are started, which takes a second."""
 _AHEAD = 2
 """Tasks for each process that wait for it, or whose results wait for those before them."""
-_NICE = 10
-"""How far behind others processes are that work meanwhile."""
 
 
 def usable_processes() -> int:
@@ -35,9 +35,7 @@ def usable_processes() -> int:
     return cores if quota is None else max(1, min(cores, round(quota)))
 
 
-def in_order(
-    work: Callable[[T], R], tasks: Iterable[T], processes: int = 1, *, meanwhile: bool = False
-) -> Generator[R, None, None]:
+def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> Generator[R, None, None]:
     """Yield the result of each task, in their order, whatever the number of processes.
 
     With one process all is done here. Otherwise each is a Python of its own that imports what the work needs and
@@ -47,12 +45,11 @@ def in_order(
         work: What is done; it and the tasks can be pickled.
         tasks: Read one after the other.
         processes: How many work at once.
-        meanwhile: Whether this process has something better to do: even one works apart, and they give way to others.
 
     Raises:
         LocantError: A process ended before its work was done.
     """
-    if processes == 1 and not meanwhile:
+    if processes == 1:
         collects = gc.isenabled()
         for task in tasks:
             gc.disable()  # it looks at the many small objects of a text in vain
@@ -67,7 +64,7 @@ def in_order(
 
     def done_by_one(task: T) -> Any:
         if not hasattr(mine, "worker"):
-            mine.worker = _Worker(work, _NICE if meanwhile else 0)
+            mine.worker = _Worker(work)
             workers.append(mine.worker)
         return mine.worker.result_of(task)
 
@@ -89,10 +86,10 @@ def in_order(
 class _Worker:
     """A process that does one task after the other."""
 
-    def __init__(self, work: Callable[[Any], Any], niceness: int) -> None:
+    def __init__(self, work: Callable[[Any], Any]) -> None:
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from locant.text.workers import serve; serve({niceness})"],
+            [sys.executable, "-P", "-c", "from locant.text.workers import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
@@ -127,10 +124,8 @@ class _Worker:
             self._process.communicate()
 
 
-def serve(niceness: int) -> None:
+def serve() -> None:
     """Do the tasks that come by standard input until there are no more; what a worker process runs."""
-    if niceness and hasattr(os, "nice"):
-        os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
     tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
