@@ -7,14 +7,13 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from locant.errors import CheckpointError, DataError
+from locant.errors import DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import Encoder, TokenCache, write_cache
 from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
@@ -26,15 +25,11 @@ from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
-from locant.text.workers import usable_processes
+from locant.text.workers import SEVERAL_PROCESSES, usable_processes
 
 _logger = logging.getLogger("locant")
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
-_SEVERAL_PROCESSES = 100_000
-"""Pairs from which other processes are started, which takes a second."""
-_LEARNED = "learned.json"
-"""Says, until all is prepared, of what the tokenizers in the folder were learned."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +149,8 @@ def prepare(
     if reusable and known == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
+        train.check()
+        valid.check()
     else:
         if resume and (known or made_before) not in (None, fingerprint):
             raise DataError(
@@ -161,25 +158,19 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
-        progress("cleaning", 0.0)
         texts, reports = list[ParallelText](), list[CleaningReport]()
-
-        def tell(share: float) -> None:
-            progress("cleaning", (len(texts) + share) / len(corpus.parts))
-
-        for part in corpus.parts:
+        for number, part in enumerate(corpus.parts):
+            progress("cleaning", number / len(corpus.parts))
             text, report = part.train, CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
             if not part.zero_shot:
                 of = part.name if len(corpus.parts) > 1 else ""
-                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of, tell=tell)
+                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of)
             texts.append(text)
             reports.append(report)
         if make_tokenizers:
             tokenizers = make_tokenizers(concatenated(texts))
         else:
-            learning = partial(progress, "learning the vocabulary")
-            learning(0.0)
-            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint, learning)
+            tokenizers = _learned(corpus, texts, tokenizer, partial(progress, "learning the vocabulary"))
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         tagged = [
@@ -191,7 +182,7 @@ def prepare(
             [text.open_blocks() for text in texts],
             Encoder(tokenizers, max_tokens, tagged, tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)),
             cache / "train",
-            processes=processes or (usable_processes() if total >= _SEVERAL_PROCESSES else 1),
+            processes=processes or (usable_processes() if total >= SEVERAL_PROCESSES else 1),
             made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.sizes]],
             tell=lambda seen: progress("tokenising", min(1.0, seen / total)),
         )
@@ -215,7 +206,6 @@ def prepare(
                     "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
                 )
         write_json(record, sealed({"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]}))
-        (cache / _LEARNED).unlink(missing_ok=True)
     for part in corpus.parts:
         if part.train.folder:
             (part.train.folder / FACTS_FILE).unlink(missing_ok=True)
@@ -235,19 +225,10 @@ def prepare(
 
 
 def _learned(
-    corpus: Corpus,
-    texts: Sequence[ParallelText],
-    settings: TokenizerSettings,
-    folder: Path,
-    fingerprint: str,
-    tell: Callable[[float], None],
+    corpus: Corpus, texts: Sequence[ParallelText], settings: TokenizerSettings, tell: Callable[[float], None]
 ) -> TokenizerPair:
-    """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
-    note = folder / "cache" / _LEARNED
-    with suppress(CheckpointError):
-        known, tokenizers = read_json(note), TokenizerPair.load(folder)
-        if known == {"fingerprint": fingerprint, "tokenizers": tokenizers.digest}:
-            return tokenizers
+    """Return tokenizers learned from the text."""
+    tell(0.0)
     seen: set[tuple[str | None, str | None]] = set()
     used = []
     for part, text in zip(corpus.parts, texts, strict=True):
@@ -256,13 +237,10 @@ def _learned(
             used.append(text)
         if len(text):
             seen.add((part.source_language, part.target_language))
-    layout = corpus.layout or "fairseq"
     # It is read twice where it is large, and learning takes about as long as that.
     text = concatenated(used).telling(tell, readings=3 if settings.joint else 5)
-    tokenizers = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
-    tokenizers.save(folder)
-    write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
-    return tokenizers
+    layout = corpus.layout or "fairseq"
+    return train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:

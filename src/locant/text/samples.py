@@ -18,10 +18,9 @@ import numpy as np
 from locant.errors import DataError, MissingExtraError
 from locant.languages import english_name, language_identifier, parse_language, script_of
 from locant.text.cleaning import CleaningSettings, clean
-from locant.text.corpus import Corpus, CorpusPart
-from locant.text.corpus_settings import CorpusSettings, FilesCorpus, LanguagesCorpus, MixtureCorpus, TsvCorpus
+from locant.text.corpus import Corpus
+from locant.text.corpus_settings import CorpusSettings, FilesCorpus
 from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory, split_words
-from locant.text.readers import read_lines
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
@@ -220,12 +219,12 @@ class Doubt:
 
     Attributes:
         code: What it is.
-        where: The part of the corpus and the side, or the file.
+        where: The part of the corpus and the side.
         share: Of the pairs that were looked at, 0 to 1.
         found: An example, or the language that was found.
     """
 
-    code: Literal["copies", "no-letters", "columns", "tokenised", "lower-case", "language"]
+    code: Literal["copies", "no-letters", "tokenised", "lower-case", "language"]
     where: str
     share: float
     found: str = ""
@@ -239,8 +238,6 @@ class Doubt:
             "Give translations as the target, or leave such pairs out.",
             "no-letters": f"{share} of the sentences have no letters, as in '{self.found:.40}'. Of a TSV other columns "
             "may be meant: corpus.source_column and corpus.target_column.",
-            "columns": f"{share} of the lines have more tabs than most, as '{self.found:.40}', so their sentences may "
-            "be cut or be those of other columns. Remove tabs within sentences.",
             "tokenised": f"{share} of the sentences are tokenised or escaped, as in '{self.found:.60}'. The model "
             "then wants such text and writes it. Train it on plain text.",
             "lower-case": f"{share} of the sentences have no capital letters. The model then knows none: set "
@@ -250,51 +247,28 @@ class Doubt:
         return f"{self.where}: {what[self.code]}"
 
 
-def corpus_doubts(settings: CorpusSettings, corpus: Corpus, *, lowercase: bool = False) -> list[Doubt]:
+def corpus_doubts(corpus: Corpus, *, lowercase: bool = False) -> list[Doubt]:
     """Return what is doubtful about the training text of a corpus, from the first of its pairs.
 
     Args:
-        settings: Of the corpus.
-        corpus: The same, opened.
+        corpus: The opened corpus.
         lowercase: Whether the text is brought to lower case anyway.
 
     Raises:
         DataError: A file can be read no more.
     """
     found: list[Doubt] = []
-    waiting: list[Any] = [settings]
-    while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, MixtureCorpus):
-            waiting += [source.corpus for source in one.sources.values()]
-        elif isinstance(one, LanguagesCorpus):
-            waiting += one.pairs
-        elif isinstance(one, TsvCorpus):
-            for file in one.train:
-                path = one.folder.expanduser() / file.expanduser()
-                lines = list(islice(read_lines(path), _LOOKED_AT))
-                usual = Counter(line.count("\t") for line in lines).most_common(1)[0][0]
-                more = [line for line in lines if line.count("\t") > usual]
-                if more and len(lines) >= _FEWEST:
-                    found.append(Doubt("columns", str(path), len(more) / len(lines), more[0].replace("\t", " | ")))
     for part in corpus.parts:
         pairs = list(islice(part.train, _LOOKED_AT))
-        if len(pairs) >= _FEWEST:
-            found += _of_part(part, pairs, lowercase)
+        if len(pairs) < _FEWEST:
+            continue
+        copies = sum(source == target for source, target in pairs) / len(pairs)
+        if copies >= 1 / 3 and not part.noise:
+            found.append(Doubt("copies", part.name, copies))
+        sources, targets = zip(*pairs, strict=True)
+        found += _of_side(f"{part.name}, source", part.source_language, sources, lowercase)
+        found += _of_side(f"{part.name}, target", part.target_language, targets, lowercase)
     return found
-
-
-def _of_part(part: CorpusPart, pairs: Sequence[Pair], lowercase: bool) -> Iterator[Doubt]:
-    copies = sum(source == target for source, target in pairs) / len(pairs)
-    if copies >= 1 / 3 and not part.noise:
-        yield Doubt("copies", part.name, copies)
-    languages = part.source_language, part.target_language
-    sides: list[Doubt] = []
-    for side, language, texts in zip(("source", "target"), languages, zip(*pairs, strict=True), strict=True):
-        sides += _of_side(f"{part.name}, {side}", language, texts, lowercase)
-    both = {doubt.code for doubt in sides if [other.code for other in sides].count(doubt.code) > 1} - {"language"}
-    yield from (doubt for doubt in sides if doubt.code not in both)
-    yield from (replace(next(one for one in sides if one.code == code), where=part.name) for code in sorted(both))
 
 
 def _of_side(where: str, language: str | None, texts: Sequence[str], lowercase: bool) -> Iterator[Doubt]:

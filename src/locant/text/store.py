@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.files import read_json, readable_errors, sealed, write_json
-from locant.locks import FileLock
+from locant.files import read_json, sealed, write_json
 from locant.text.columns import GrowingColumns
 from locant.text.pairs import FACTS, Facts, ParallelText, encoded, facts_of
 from locant.text.readers import DatasetSplit, TextFiles
@@ -74,16 +73,7 @@ class TextStore:
         if about is None:
             if not self.reads:
                 return None
-            lock = FileLock(folder.with_suffix(".lock"))
-            with readable_errors(folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-            with suppress(OSError):  # where the file system has no locks, nothing keeps other processes from it
-                lock.acquire("reading text", wait=True)
-            try:
-                about = _known(folder, made_from) or self._read(files, folder, made_from)
-            finally:
-                lock.path.unlink(missing_ok=True)
-                lock.release()
+            about = self._read(files, folder, made_from)
         sizes, path = about["sizes"], folder / FACTS_FILE
 
         def facts() -> Iterator[Facts]:

@@ -294,7 +294,7 @@ class Run:
             self.recipe, self.corpus = self.finetuning.recipe, self.finetuning.corpus
         self.doubts: list[Doubt] = []
         if parallel.rank() == 0:
-            self.doubts = corpus_doubts(recipe.corpus, self.corpus, lowercase=self.recipe.tokenizer.lowercase)
+            self.doubts = corpus_doubts(self.corpus, lowercase=self.recipe.tokenizer.lowercase)
         if not self.resume:
             _warn(*(doubt.sentence for doubt in self.doubts))
 
