@@ -22,6 +22,7 @@ from locant.errors import TrainingError
 from locant.text.cache import Encoded, Encoder, TokenCache, write_cache
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
+from locant.text.tokenizer import UNK
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.workers import SEVERAL_PROCESSES, usable_processes
 
@@ -111,11 +112,12 @@ class TrainingEpochs:
     """The tokens of each epoch: rows drawn from a cache, tokenised again where sampling or noise is wanted.
 
     They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
-    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens. One
-    process of a training on each machine tokenises an epoch beside the cache, and all read it.
+    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens; so
+    does one with an unknown token, whose text is not in the cache. One process of a training on each machine tokenises
+    an epoch beside the cache, and all read it.
 
     Args:
-        cache: All training text in its usual segmentations; with sampling or noise written with ``keep_text``.
+        cache: All training text in its usual segmentations.
         samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
         tokenizers: The tokenizers with which it was written, where it is tokenised again.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
@@ -225,24 +227,27 @@ class _SamplingEncoder(Encoder):
 
     def __call__(self, task: tuple[int, int, Rows]) -> Encoded:
         number, part, rows = task
-        pairs = self.cache.texts(rows)
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        # Of the chunk's seeds, 0 and 1 sample the sides.
-        if noise := self.noise[part]:
-            sources = add_noise(sources, noise, [self.seed, self.epoch, number, 2])
         before = self.prefixes[part]
         sides = (
-            (sources, before.source, self.cache.source, self.tokenizers.source),
-            (targets, before.target[1:], self.cache.target, self.tokenizers.target),
+            (self.cache.source, before.source, self.tokenizers.source),
+            (self.cache.target, before.target[1:], self.tokenizers.target),
         )
         columns = []
-        for side, (texts, prefix, usual, tokenizer) in enumerate(sides):
+        for side, (column, prefix, tokenizer) in enumerate(sides):
+            usual = [column[row].tolist() for row in rows.tolist()]
+            texts = tokenizer.decode(usual)
+            # Of the chunk's seeds, 0 and 1 sample the sides.
+            if side == 0 and (noise := self.noise[part]):
+                texts = add_noise(texts, noise, [self.seed, self.epoch, number, 2])
             if self.alpha:
                 seed = int(np.random.SeedSequence([self.seed, self.epoch, number, side]).generate_state(1)[0])
                 encoded = tokenizer.encode_sampled(texts, alpha=self.alpha, seed=seed)
             else:
                 encoded = tokenizer.encode(texts, threads=1)
-            ids = (prefix + one for one in encoded)
-            every = zip(rows.tolist(), ids, strict=True)
-            columns.append([one if len(one) < self.max_tokens else usual[row].tolist() for row, one in every])
-        return self.packed(part, pairs, *columns)
+            columns.append(
+                [
+                    ids if UNK in ids or len(prefix) + len(others) >= self.max_tokens else prefix + others
+                    for ids, others in zip(usual, encoded, strict=True)
+                ]
+            )
+        return self.packed(part, *columns)

@@ -129,7 +129,7 @@ def prepare(
     Raises:
         DataError: Nothing is left of the training text; or, with ``resume``, the folder was prepared from another text
             or other settings.
-        ConfigError: The vocabulary size does not suit the text.
+        ConfigError: The vocabulary has no room for the characters of the text.
         CheckpointError: The disk is full or not writable.
     """
     fingerprint = _fingerprint(corpus, cleaning, tokenizer, max_tokens)
@@ -180,7 +180,7 @@ def prepare(
         total = sum(map(len, texts))
         train = write_cache(
             [text.open_blocks() for text in texts],
-            Encoder(tokenizers, max_tokens, tagged, tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)),
+            Encoder(tokenizers, max_tokens, tagged),
             cache / "train",
             processes=processes or (usable_processes() if total >= SEVERAL_PROCESSES else 1),
             made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.sizes]],
@@ -240,7 +240,13 @@ def _learned(
     # It is read twice where it is large, and learning takes about as long as that.
     text = concatenated(used).telling(tell, readings=3 if settings.joint else 5)
     layout = corpus.layout or "fairseq"
-    return train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
+    found = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
+    size = max(found.source.vocab_size, found.target.vocab_size)
+    if size < settings.vocab_size:
+        _logger.warning(
+            f"tokenizer.vocab_size is {settings.vocab_size:,}, but the training text fills {size:,} tokens alone."
+        )
+    return found
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
@@ -272,7 +278,7 @@ def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: Tokenize
     if corpus.tags:
         made_from["tags"] = [part.tag for part in corpus.parts]
     if any(part.noise for part in corpus.parts):
-        made_from["keep_text"] = True
+        made_from["keep_text"] = True  # as earlier versions called it, so that their runs go on
     if corpus.layout is not None:
         made_from["layout"] = corpus.layout
         made_from["directions"] = [(part.source_language, part.target_language) for part in corpus.parts]

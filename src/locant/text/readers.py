@@ -125,12 +125,10 @@ class LineBlock(NamedTuple):
         except UnicodeDecodeError:
             lines = self.data[file].split(b"\n")
             return [decode_line(line, self.names[file], number) for number, line in enumerate(lines, self.first)]
-        found = text.split("\n")
-        if not found[-1]:
-            found.pop()
+        found = text.removesuffix("\n").split("\n")
         if "\r" in text:
             found = [line.removesuffix("\r") for line in found]
-        if self.first == 1 and found:
+        if self.first == 1:
             found[0] = found[0].removeprefix("\ufeff")
         return found
 

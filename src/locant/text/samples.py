@@ -23,7 +23,7 @@ from locant.text.corpus_settings import CorpusSettings, FilesCorpus
 from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory, split_words
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
-from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
+from locant.text.vocabulary import train_tokenizers
 
 _logger = logging.getLogger("locant")
 
@@ -138,11 +138,7 @@ def token_statistics(
         ConfigError: The vocabulary is smaller than the characters of the text need.
         DataError: The text has no sentence to learn from.
     """
-    while tokenizers is None:
-        try:
-            tokenizers = train_tokenizers(statistics.sample, settings)
-        except VocabularyTooLargeError as error:  # of one side; the other's limit may be lower still
-            settings = settings.model_copy(update={"vocab_size": error.largest})
+    tokenizers = tokenizers or train_tokenizers(statistics.sample, settings)
     lengths = [
         [len(ids) + 1 for ids in tokenizer.encode([pair[side] for pair in statistics.sample])]
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target))

@@ -28,17 +28,6 @@ _LONGEST_BYTES = 1 << 15
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
-class VocabularyTooLargeError(ConfigError):
-    """A text cannot fill a vocabulary; ``largest`` is the largest that it can fill."""
-
-    def __init__(self, asked: int, largest: int) -> None:
-        super().__init__(
-            f"tokenizer.vocab_size is {asked}, but the training text can fill at most {largest} tokens. "
-            f"Set tokenizer.vocab_size to {largest} or less."
-        )
-        self.largest = largest
-
-
 class VocabularyTooSmallError(ConfigError):
     """A vocabulary has no room for the characters of a text; ``least`` is how many tokens these alone need."""
 
@@ -67,6 +56,8 @@ def train_tokenizers(
 ) -> TokenizerPair:
     """Learn the vocabulary from training text; the same text and settings give the same model.
 
+    A vocabulary is smaller than ``vocab_size`` where the text cannot fill it.
+
     Args:
         pairs: The text.
         settings: How to learn.
@@ -76,8 +67,7 @@ def train_tokenizers(
         tags: Tokens of the source that mark some of them; like the tokens of languages they represent no text.
 
     Raises:
-        ConfigError: ``vocab_size`` is larger than the text can fill (of two vocabularies, than either side can), or
-            smaller than its characters need.
+        ConfigError: ``vocab_size`` is smaller than the characters of the text need.
         DataError: The text has no sentence to learn from.
     """
     of_languages = [language_token(layout, code) for code in languages]
@@ -87,20 +77,8 @@ def train_tokenizers(
     reserved = [*of_languages, *dict.fromkeys(tags)]
     if settings.joint:
         source = target = _train(pairs, (0, 1), settings, reserved)
-    else:
-        learned: list[Tokenizer] = []
-        errors: list[VocabularyTooLargeError] = []
-        # Both vocabularies reserve the same ids for the languages.
-        for side, names in enumerate((reserved, of_languages)):
-            try:
-                learned.append(_train(pairs, (side,), settings, names))
-            except VocabularyTooLargeError as error:  # it has what this side can fill, if the other can fill all
-                smaller = settings.model_copy(update={"vocab_size": error.largest})
-                learned.append(_train(pairs, (side,), smaller, names))
-                errors.append(error)
-        if len(errors) == 2:
-            raise max(errors, key=lambda error: error.largest)
-        source, target = learned
+    else:  # both vocabularies reserve the same ids for the languages
+        source, target = _train(pairs, (0,), settings, reserved), _train(pairs, (1,), settings, of_languages)
     ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
     return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
 
@@ -125,6 +103,7 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
             model_writer=model,
             model_type=settings.algorithm,
             vocab_size=settings.vocab_size,
+            hard_vocab_limit=False,
             character_coverage=settings.character_coverage,
             byte_fallback=settings.byte_fallback,
             max_sentence_length=_LONGEST_BYTES,
@@ -141,8 +120,6 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
         said = str(error)
         if stopped:
             raise stopped[0] from None
-        if found := re.search(r"value <= (\d+)", said):
-            raise VocabularyTooLargeError(settings.vocab_size, int(found[1])) from None
         if found := re.search(r"required_chars\. \d+ vs (\d+)", said):
             raise VocabularyTooSmallError(settings.vocab_size, int(found[1])) from None
         if "sentences_.empty()" in said:
