@@ -277,32 +277,31 @@ def write_cache(
     """
     resumable = made_from is not None
     partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
-    about = {"max_tokens": encoder.max_tokens}
-    kinds = dict[str, npt.DTypeLike]()
-    for side, kind in zip(SIDES, encoder.kinds, strict=True):
-        about[f"{side}_dtype"] = np.dtype(kind).name
-        kinds |= {f"{side}.tokens": kind, f"{side}.offsets": np.int64}
+    about: dict[str, Any] = {"max_tokens": encoder.max_tokens}
+    about |= {f"{side}_dtype": np.dtype(kind).name for side, kind in zip(SIDES, encoder.kinds, strict=True)}
     every = ((part, block) for part, blocks in enumerate(parts) for block in blocks)
     tasks = ((number, part, block) for number, (part, block) in enumerate(every))
     shutil.rmtree(folder, ignore_errors=True)
+    names = [f"{side}.{column}" for side in SIDES for column in ("offsets", "tokens")]
     try:
-        with GrowingColumns(partial, kinds, [made_from, about]) as columns:
-            nothing = [0] * len(parts)
-            done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
-            for side in SIDES if columns.state is None else ():
-                columns.append(f"{side}.offsets", np.zeros(1, np.int64))
-            with closing(in_order(encoder, islice(tasks, done, None), processes)) as encoded:
+        with GrowingColumns(partial, names, 3, [made_from, about]) as columns:
+            blocks = columns.blocks  # of each its part, and how many pairs are in it and are left out
+            if not blocks:
+                begins, nothing = np.zeros(1, np.int64), np.zeros(0, np.int64)
+                columns.append((0, 0, 0), (begins, nothing, begins, nothing))
+            seen = sum(kept + lost for _, kept, lost in blocks)
+            with closing(in_order(encoder, islice(tasks, len(blocks) - 1, None), processes)) as encoded:
                 for block in encoded:
-                    done += 1
-                    for side, (ids, lengths) in zip(SIDES, block.sides, strict=True):
-                        ends = columns.size(f"{side}.tokens") + np.cumsum(lengths, dtype=np.int64)
-                        columns.append(f"{side}.offsets", ends)
-                        columns.append(f"{side}.tokens", ids)
-                    counts[block.part] += len(lengths)
-                    dropped[block.part] += block.dropped
-                    if resumable:
-                        columns.mark([done, counts, dropped])
-                    tell(sum(counts) + sum(dropped))
+                    more: list[npt.NDArray[Any]] = []
+                    for end, (ids, lengths) in zip(columns.ends[1::2], block.sides, strict=True):
+                        more += [end // ids.itemsize + np.cumsum(lengths, dtype=np.int64), ids]
+                    columns.append((block.part, len(lengths), block.dropped), more)
+                    seen += len(lengths) + block.dropped
+                    tell(seen)
+            counts, dropped = (
+                [sum(block[place] for block in blocks if block[0] == part) for part in range(len(parts))]
+                for place in (1, 2)
+            )
             if not sum(counts):
                 raise DataError(
                     f"All {sum(dropped)} {what} have {encoder.max_tokens} tokens or more on a side, so nothing is "

@@ -1,11 +1,9 @@
-"""Columns of numbers on disk that grow block by block; after a kill the next process goes on with whole blocks."""
+"""Columns of numbers on disk that grow block by block; after a kill the next process goes on with the next block."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,7 @@ import numpy.typing as npt
 from locant.errors import CheckpointError
 from locant.files import read_json, readable_errors, write_json
 
-_MARK = "mark.json"
-_SECONDS = 3.0
-"""Time between marks; what came after the last one is made again after a kill."""
+_MADE_FROM, _BLOCKS = "made-from.json", "blocks.bin"
 
 
 class GrowingColumns:
@@ -26,62 +22,57 @@ class GrowingColumns:
 
     Args:
         folder: Made again unless it holds a beginning of the same.
-        columns: Type of the numbers of each column, by name.
+        names: Of the columns.
+        notes: How many numbers are noted of each block.
         made_from: Plain data that says what the columns are of: only what was made from the same is gone on with.
 
     Attributes:
-        state: What was given with the last mark; None where there is nothing yet.
+        blocks: What is noted of the blocks that are there.
+        ends: The bytes of each column.
 
     Raises:
         CheckpointError: The disk is full or not writable.
     """
 
-    def __init__(self, folder: Path, columns: Mapping[str, npt.DTypeLike], made_from: Any) -> None:
-        self._folder, self._made_from, self._marked = folder, made_from, time.monotonic()
-        self._types = {name: np.dtype(kind) for name, kind in columns.items()}
-        paths = {name: folder / f"{name}.bin" for name in columns}
-        self.state, sizes = None, dict.fromkeys(columns, 0)
-        with suppress(CheckpointError, OSError, KeyError, TypeError):
-            mark = read_json(folder / _MARK)
-            whole = all(path.stat().st_size >= mark["sizes"][name] for name, path in paths.items())
-            if whole and mark["made_from"] == made_from:
-                self.state, sizes = mark["state"], mark["sizes"]
-        self._stack = ExitStack()
+    def __init__(self, folder: Path, names: Sequence[str], notes: int, made_from: Any) -> None:
+        self._folder, self._stack = folder, ExitStack()
+        paths = [*(folder / f"{name}.bin" for name in names), folder / _BLOCKS]
+        width = notes + len(names)
+        known = np.zeros((0, width), np.int64)
+        with suppress(CheckpointError, OSError):
+            if read_json(folder / _MADE_FROM) == made_from:
+                rows = np.fromfile(paths[-1], np.int64)
+                known = rows[: len(rows) // width * width].reshape(-1, width)
+                # A row is written after its block, but a power cut may keep the one without the other.
+                known = known[(known[:, notes:] <= [path.stat().st_size for path in paths[:-1]]).all(axis=1)]
+        self.blocks: list[list[int]] = known[:, :notes].tolist()
         with readable_errors(folder):
-            if self.state is None:
+            if not self.blocks:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-            self._files = {name: self._stack.enter_context(path.open("ab")) for name, path in paths.items()}
-            for name, file in self._files.items():
-                file.truncate(sizes[name])
-                file.seek(0, os.SEEK_END)
+                write_json(folder / _MADE_FROM, made_from)
+            self._files = [self._stack.enter_context(path.open("ab")) for path in paths]
+            self.ends: list[int] = known[-1, notes:].tolist() if self.blocks else [0] * len(names)
+            for file, end in zip(self._files, [*self.ends, known.nbytes], strict=True):
+                file.truncate(end)
 
-    def append(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Append numbers to a column."""
+    def append(self, notes: Sequence[int], columns: Sequence[npt.NDArray[Any]]) -> None:
+        """Append a block: numbers to note, and more of each column."""
+        ends = [end + values.nbytes for end, values in zip(self.ends, columns, strict=True)]
         with readable_errors(self._folder):
-            self._files[name].write(np.ascontiguousarray(values, self._types[name]).data)
-
-    def size(self, name: str) -> int:
-        """Return how many numbers a column has."""
-        return self._files[name].tell() // self._types[name].itemsize
-
-    def mark(self, state: Any, *, now: bool = False) -> None:
-        """Note, every few seconds or now, that all columns are whole up to here, and plain data to go on from."""
-        if not now and time.monotonic() - self._marked < _SECONDS:
-            return
-        with readable_errors(self._folder):
-            for file in self._files.values():
+            row = np.array([*notes, *ends], np.int64)
+            for file, values in zip(self._files, [*columns, row], strict=True):
+                file.write(np.ascontiguousarray(values).data)
                 file.flush()
-                os.fsync(file.fileno())
-        sizes = {name: file.tell() for name, file in self._files.items()}
-        write_json(self._folder / _MARK, {"made_from": self._made_from, "sizes": sizes, "state": state})
-        self._marked = time.monotonic()
+        self.blocks.append([*notes])
+        self.ends = ends
 
     def finish(self) -> None:
-        """Close the files for good: the folder holds nothing but them then."""
+        """Close the files for good: the folder holds nothing but the columns then."""
         self.__exit__()
         with readable_errors(self._folder):
-            (self._folder / _MARK).unlink(missing_ok=True)
+            for name in (_MADE_FROM, _BLOCKS):
+                (self._folder / name).unlink(missing_ok=True)
 
     def __enter__(self) -> GrowingColumns:
         return self

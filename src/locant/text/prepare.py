@@ -19,7 +19,6 @@ from locant.text.cache import Encoder, TokenCache, write_cache
 from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, TrainingEpochs
-from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, ParallelText, concatenated
 from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
@@ -46,9 +45,7 @@ class PreparedData:
         reports: What cleaning removed, by the name of the part.
         fingerprint: Identifies the text and the settings from which all this was made.
         sampling: The subword sampling of the tokenizer settings.
-        weights: How often the parts are drawn in each stage, see :func:`~locant.text.epochs.sampling_shares`.
-        temperature: Likewise.
-        noise: Of the sources of each part in training, or None.
+        corpus: What all this was made from.
     """
 
     tokenizers: TokenizerPair
@@ -59,9 +56,7 @@ class PreparedData:
     reports: dict[str, CleaningReport]
     fingerprint: str
     sampling: float
-    weights: list[tuple[float, ...]]
-    temperature: float
-    noise: list[NoiseSettings | None]
+    corpus: Corpus
 
     @property
     def report(self) -> CleaningReport:
@@ -85,14 +80,14 @@ class PreparedData:
             rank: The number of this process on it, from 0.
             processes: How many it has, which share the work of sampling.
         """
-        samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
+        corpus = self.corpus
         return TrainingEpochs(
             self.train,
-            samplers,
+            [RowSampler(self.sizes, weights, corpus.temperature, seed=seed) for weights in corpus.weights],
             tokenizers=self.tokenizers,
             alpha=self.sampling,
             seed=seed,
-            noise=self.noise,
+            noise=[part.noise for part in corpus.parts],
             shared_by=(node, rank, processes),
         )
 
@@ -218,9 +213,7 @@ def prepare(
         reports={part.name: report for part, report in zip(corpus.parts, reports, strict=True)},
         fingerprint=fingerprint,
         sampling=tokenizer.sampling,
-        weights=corpus.weights,
-        temperature=corpus.temperature,
-        noise=[part.noise for part in corpus.parts],
+        corpus=corpus,
     )
 
 

@@ -89,18 +89,15 @@ class TextStore:
         """Read a text, from its beginning or from where a killed process was, and return what it is."""
         digest, done, total = hashlib.sha256(), 0, files.text_size()
         try:
-            with GrowingColumns(folder, {"facts": FACTS}, made_from) as columns:
-                sizes: list[int] = columns.state or []
-                work = partial(_read_block, known=len(sizes))
+            with GrowingColumns(folder, ["facts"], 1, made_from) as columns:
+                work = partial(_read_block, known=len(columns.blocks))
                 for text, facts in in_order(work, enumerate(files.blocks()), self.processes or usable_processes()):
                     digest.update(text)
                     done += len(text)
                     if facts is not None:
-                        columns.append("facts", facts)
-                        sizes.append(len(facts))
-                        columns.mark(sizes)
+                        columns.append([len(facts)], [facts])
                         self.progress("reading", min(1.0, done / total))
-                columns.mark(sizes, now=True)
+                sizes = [size for (size,) in columns.blocks]
         except DataError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
