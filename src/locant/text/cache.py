@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, file_digest, publish, read_json, readable_errors, sealed, write_json
-from locant.text.columns import GrowingColumns
 from locant.text.pairs import Pair, RowNumbers, Rows
+from locant.text.store import GrowingColumns
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 

@@ -57,7 +57,7 @@ class CorpusPart:
         train: Streamed from disk; empty in a zero-shot direction, which is only measured.
         valid: Given, or held out of the training text; None when the part is only trained on.
         test: None when the part has none.
-        weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
+        weights: How often it is drawn in each stage, see :func:`~locant.text.epochs.sampling_shares`.
         tag: The token before each source of the training text, which marks it as one of a kind; or None.
         noise: Of the sources of the training text; or None.
     """
@@ -68,7 +68,7 @@ class CorpusPart:
     train: ParallelText
     valid: ParallelText | None
     test: ParallelText | None
-    weight: float = 1.0
+    weights: tuple[float, ...] = (1.0,)
     tag: str | None = None
     noise: NoiseSettings | None = None
 
@@ -76,14 +76,6 @@ class CorpusPart:
     def zero_shot(self) -> bool:
         """Whether this is a direction that is only measured."""
         return not len(self.train)
-
-
-@dataclass(frozen=True)
-class CorpusStage:
-    """A stretch of training: its settings say when it ends, the weights are of each part, in the order of the parts."""
-
-    settings: MixtureStage
-    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,7 @@ class Corpus:
         licence: None when not known.
         temperature: How much the sizes of the parts count when they are drawn.
         layout: Where the tokens of the languages are in a corpus of several; None without such tokens.
-        stages: Stretches of training with weights of their own; none where the weights of the parts hold throughout.
+        stages: Stretches of training; none where there is only one.
     """
 
     name: str
@@ -106,7 +98,7 @@ class Corpus:
     licence: str | None = None
     temperature: float = 1.0
     layout: LanguageLayout | None = None
-    stages: tuple[CorpusStage, ...] = ()
+    stages: tuple[MixtureStage, ...] = ()
 
     @property
     def source_language(self) -> str | None:
@@ -133,7 +125,7 @@ class Corpus:
     @property
     def weights(self) -> list[tuple[float, ...]]:
         """The weights of the parts in each stage; there is at least one."""
-        return [stage.weights for stage in self.stages] or [tuple(part.weight for part in self.parts)]
+        return list(zip(*(part.weights for part in self.parts), strict=True))
 
     @property
     def train(self) -> ParallelText:
@@ -143,8 +135,7 @@ class Corpus:
     @property
     def drawn(self) -> ParallelText:
         """The same without parts that have no weight in any stage."""
-        drawn = [any(weights) for weights in zip(*self.weights, strict=True)]
-        return concatenated([part.train for part, wanted in zip(self.parts, drawn, strict=True) if wanted])
+        return concatenated([part.train for part in self.parts if any(part.weights)])
 
     @property
     def valids(self) -> dict[str, ParallelText]:
@@ -213,7 +204,7 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
         name: _load_source(source.corpus, store, hold_out_some=not (given or source.tag))
         for name, source in sources.items()
     }
-    languages: dict[str, Any] = {}
+    common: dict[str, Any] = {}
     for side in ("source_language", "target_language"):
         known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
         if len(set(map(parse_language, known.values()))) > 1:
@@ -222,12 +213,13 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
                 "The sources of a mixture must be of one pair of languages, but the "
                 f"{side.replace('_', ' ')} is {listed}."
             )
-        languages[side] = next(iter(known.values()), None)
+        common[side] = next(iter(known.values()), None)
+    weights = [settings.stage_weights(stage) for stage in settings.stages or [MixtureStage()]]
     parts = []
-    for (name, source), corpus in zip(sources.items(), corpora.values(), strict=True):
+    for name, source in sources.items():
         noise = source.noise if source.noise and source.noise.any else None
-        own = {"name": name, "weight": source.weight, "tag": source.tag, "noise": noise}
-        parts.append(replace(corpus.parts[0], **own, **languages))
+        own = {"name": name, "weights": tuple(one[name] for one in weights), "tag": source.tag, "noise": noise}
+        parts.append(replace(corpora[name].parts[0], **own, **common))
     licences = [f"{corpus.licence} ({name})" for name, corpus in corpora.items() if corpus.licence]
     return Corpus(
         name=settings.name or f"mixture of {', '.join(corpora)}",
@@ -235,7 +227,7 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
         parts=tuple(parts),
         licence="; ".join(licences) or None,
         temperature=settings.temperature,
-        stages=tuple(CorpusStage(stage, tuple(settings.stage_weights(stage).values())) for stage in settings.stages),
+        stages=settings.stages,
     )
 
 

@@ -1,17 +1,29 @@
-"""Learning of vocabularies: SentencePiece models of training text."""
+"""Vocabularies learned from text: SentencePiece models, and new tokens for one that exists.
+
+New tokens are tags, and what a new text spells in pieces. The text is cut by the tokenizer as it is; characters that it
+does not know come first, then SentencePiece learns which neighbours within a word become one subword (Sennrich et al.
+2016, "Neural Machine Translation of Rare Words with Subword Units", algorithm 1), from words in which a character
+represents each token. In a BPE model the new merges rank after the old ones; in a unigram model a subword has the
+logarithm of its share of the new text as its score, and is taken only where that is better than the scores of what it
+replaces, so that encoding uses it.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 from typing import Protocol
 
 from locant.errors import ConfigError, DataError
 from locant.lazy import optional_package
 from locant.text.pairs import Pair
+from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerSettings, normalize
 from locant.text.tokenizer_pair import LanguageLayout, LanguageTokens, TokenizerPair, language_token
 
@@ -26,6 +38,10 @@ _MANY, _MEASURED = 100_000, 10_000
 _LONGEST_BYTES = 1 << 15
 """Of a sentence from which SentencePiece learns; it counts the characters of a word in 16 bits."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
+_SPACE = "▁"
+_LEAST = 2  # occurrences that make a subword worth having
+_LONGEST = 16  # characters, as in SentencePiece
+_FIRST_CODE, _CODES = 0xF0000, 0x1FFFE  # characters for private use, which represent tokens
 
 
 class VocabularyTooSmallError(ConfigError):
@@ -141,3 +157,195 @@ def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
         lengths = list(map(len, spaced(count // _MEASURED)))
         step = max(step, math.ceil(count * sum(lengths) / len(lengths) / _TRAINING_CHARACTERS))
     return spaced(step)
+
+
+@dataclass(frozen=True)
+class NewSubword:
+    """A subword that a tokenizer lacks.
+
+    Attributes:
+        piece: Its characters; ``▁`` represents a space.
+        score: Its logarithm of probability in a unigram model; a BPE model ranks it after all others instead.
+        replaces: Ids of the tokens that spelled it until now; none for a tag, which represents no text.
+    """
+
+    piece: str
+    score: float = 0.0
+    replaces: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExtendedTokenizers:
+    """Tokenizers with new subwords and tags, whose ids follow those of the old ones.
+
+    Attributes:
+        pair: The tokenizers.
+        source: For each new id of the source, the ids of the tokens that it replaces; none for a tag.
+        target: Likewise of the target.
+    """
+
+    pair: TokenizerPair
+    source: list[tuple[int, ...]]
+    target: list[tuple[int, ...]]
+
+
+def extend_tokenizers(
+    pair: TokenizerPair, text: Pairs, count: int, *, shared: bool, tags: Sequence[str] = ()
+) -> ExtendedTokenizers:
+    """Add the subwords that a text needs most, and tags.
+
+    Args:
+        pair: The tokenizers; they stay as they are.
+        text: Sentence pairs of the new text.
+        count: The most subwords that a vocabulary gets; fewer where the text has no more that occur twice.
+        shared: Whether an id means the same token on both sides, as with one matrix of embeddings for both: then both
+            get the same tokens.
+        tags: Tokens before a source that represent no text, which it lacks.
+
+    Raises:
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    old = [pair.source] if pair.joint else [pair.source, pair.target]
+    of_source = [NewSubword(tag) for tag in tags]
+    sides: list[list[NewSubword]] = [[] for _ in old]
+    if count and pair.joint:
+        sides = [learn_subwords(pair.source, chain.from_iterable(text), count)]
+    elif count:
+        sides = [learn_subwords(one, (two[side] for two in text), count) for side, one in enumerate(old)]
+        if shared:
+            known = {tokenizer.token(index) for tokenizer in old for index in range(tokenizer.vocab_size)}
+            both: dict[str, NewSubword] = {}
+            # By turns, so that what a merge is made of comes before it.
+            for new in chain.from_iterable(zip_longest(*sides)):
+                if new is not None and new.piece not in known and len(both) < count:
+                    both.setdefault(new.piece, new)
+            sides = [list(both.values())] * 2
+    sides = [[*new, *(of_source if shared or side == 0 else ())] for side, new in enumerate(sides)]
+    tokenizers = [with_subwords(one, new) if new else one for one, new in zip(old, sides, strict=True)]
+    replaced = [[new.replaces for new in side] for side in sides]
+    return ExtendedTokenizers(TokenizerPair(tokenizers[0], tokenizers[-1], pair.languages), replaced[0], replaced[-1])
+
+
+def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
+    """Return a tokenizer that has new subwords, and tags behind them, after its own.
+
+    Raises:
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    proto = model_proto(tokenizer.model, extending=True)
+    kind = proto.SentencePiece
+    bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
+    lowest = min((piece.score for piece in proto.pieces if piece.type == kind.NORMAL), default=0.0)
+    for rank, one in enumerate(new):
+        score = lowest - 1 - rank if bpe and one.replaces else one.score
+        proto.pieces.append(kind(piece=one.piece, score=score, type=kind.NORMAL if one.replaces else kind.CONTROL))
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    proto.DiscardUnknownFields()  # samples for a self-test, which show the old segmentation
+    return Tokenizer(proto.SerializeToString(), lowercase=tokenizer.lowercase)
+
+
+def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> list[NewSubword]:
+    """Return the subwords that would shorten a text most, the most useful first.
+
+    Args:
+        tokenizer: What cuts the text now.
+        texts: Sentences; a million of them are looked at.
+        count: The most subwords to return.
+
+    Raises:
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    proto = model_proto(tokenizer.model, extending=True)
+    bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
+    replaces: dict[str, tuple[int, ...]] = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
+    of_bytes = {piece.piece: int(piece.piece[1:-1], 16) for piece in proto.pieces if piece.type == piece.BYTE}
+    words = Counter[tuple[str, ...]]()
+    for text in islice(texts, _TRAINING_SENTENCES):
+        words.update(_words(tokenizer.tokens(text), replaces, of_bytes))
+    symbols = Counter[str]()
+    for word, times in words.items():
+        for symbol in word:
+            symbols[symbol] += times
+    found: list[NewSubword] = []
+    for character, times in sorted(symbols.items(), key=lambda item: (-item[1], item[0])):
+        if character not in replaces and times >= _LEAST and not character.isspace() and len(found) < count:
+            spelled = [f"<0x{byte:02X}>" for byte in character.encode()] if of_bytes else []
+            ids = tuple(replaces[byte][0] for byte in spelled) or (UNK,)
+            found.append(NewSubword(character, math.log(times / symbols.total()), ids))
+    replaces |= {new.piece: new.replaces for new in found}
+    scores |= {new.piece: new.score for new in found}
+    # SentencePiece joins letters alone.
+    letters = [
+        one
+        for one in symbols
+        if one in scores and all(unicodedata.category(each)[0] in "LM" for each in one.removeprefix(_SPACE))
+    ]
+    codes = {symbol: chr(_FIRST_CODE + number) for number, symbol in enumerate(letters[:_CODES])}
+    parts = Counter[str]()
+    for word, times in words.items():
+        for part in "".join(codes.get(symbol, " ") for symbol in word).split():
+            parts[part] += times
+    for coded, times in _merges(parts, len(codes), count, used=not bpe):
+        merged = [letters[ord(code) - _FIRST_CODE] for code in coded]
+        piece, score = "".join(merged), math.log(times / symbols.total())
+        better = bpe or score > sum(scores[symbol] for symbol in merged)
+        if piece not in replaces and len(piece) <= _LONGEST and better:
+            replaces[piece] = tuple(chain.from_iterable(replaces[symbol] for symbol in merged))
+            found.append(NewSubword(piece, score, replaces[piece]))
+    return found[:count]
+
+
+def _words(
+    tokens: Sequence[str], known: Mapping[str, object], of_bytes: Mapping[str, int]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a text as tokens, unknown characters and those spelled in bytes as themselves."""
+    word: list[str] = []
+    spelled = bytearray()
+    for token in [*tokens, _SPACE]:
+        if token in of_bytes:
+            spelled.append(of_bytes[token])
+            continue
+        word += spelled.decode("utf-8", "replace")
+        spelled.clear()
+        if token.startswith(_SPACE) and word:
+            yield tuple(word)
+            word = []
+        word += [token] if token in known else token
+
+
+def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
+    """Yield about ``count`` merges of byte-pair encoding in words that are counted, each with how often it occurs.
+
+    They occur twice at least; ``used`` leaves out those that longer ones replace. The words have that many different
+    ``characters`` at most.
+    """
+    if not any(len(part) > 1 and times >= _LEAST for part, times in parts.items()):
+        return
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{part}\t{times}" for part, times in parts.items()),
+        input_format="tsv",
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=1 + characters + 2 * count,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        max_sentencepiece_length=_LONGEST,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        split_by_unicode_script=False,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=4,
+    )
+    learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [piece for index in range(learned.get_piece_size()) if len(piece := learned.id_to_piece(index)) > 1]
+    occurs, uses = Counter[str](), Counter[str]()
+    for (part, times), cut in zip(parts.items(), learned.encode(list(parts), out_type=str), strict=True):
+        for piece in cut:
+            uses[piece] += times
+        ends = range(2, len(part) + 1)
+        for piece in (part[start:end] for end in ends for start in range(max(0, end - _LONGEST), end - 1)):
+            occurs[piece] += times
+    yield from ((piece, occurs[piece]) for piece in pieces if (uses if used else occurs)[piece] >= _LEAST)
