@@ -174,7 +174,7 @@ def test_a_flipped_bit_is_noticed(data, pairs, tokenizers, tmp_path):
     content = bytearray((cache.folder / name).read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     (cache.folder / name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{name} is damaged"):
+    with pytest.raises(CheckpointError, match="is damaged"):
         TokenCache(cache.folder).check()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ from locant.text.corpus_settings import (
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import ParallelText, concatenated, hold_out, in_memory, survey, turned
 from locant.text.readers import (
-    Columns,
     DatasetSplit,
-    JsonFields,
     LineFormat,
-    ParallelLines,
     TextFiles,
+    columns,
+    json_fields,
     open_dataset,
+    parallel_lines,
 )
 from locant.text.store import TextStore
 from locant.text.tokenizer_pair import Direction, LanguageLayout
@@ -317,11 +318,11 @@ def _read_split(settings: FileCorpus, store: TextStore | None, name: str) -> Par
     if isinstance(settings, HuggingFaceCorpus):
         reader = open_dataset(settings, split)
     else:
-        format: LineFormat = ParallelLines()
+        format: LineFormat = partial(parallel_lines)
         if isinstance(settings, TsvCorpus):
-            format = Columns(settings.source_column, settings.target_column, settings.header)
+            format = partial(columns, settings.source_column, settings.target_column, settings.header)
         elif isinstance(settings, JsonlCorpus):
-            format = JsonFields(settings.source_field, settings.target_field)
+            format = partial(json_fields, settings.source_field, settings.target_field)
         sides = (split.source, split.target) if isinstance(split, FilePair) else (split,)
         paths = ([folder / path.expanduser() for path in side] for side in sides)
         reader = TextFiles(tuple(zip(*paths, strict=True)), format)

@@ -160,9 +160,9 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
         settings: What it was opened from.
         tell: Whether to log what was found, and how to say it where it was not.
     """
-    if corpus.layout is not None or not corpus.parts or (corpus.source_language and corpus.target_language):
+    if corpus.layout is not None or (corpus.source_language and corpus.target_language):
         return corpus
-    pairs = [pair for part in corpus.parts for pair in islice(part.train, _UNNAMED)][:_UNNAMED]
+    pairs = list(islice(corpus.train, _UNNAMED))
     found: dict[str, Any] = {}
     said, messages = list[str](), list[str]()
     for place, side in enumerate(("source", "target")):
@@ -171,17 +171,16 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
             continue
         files = getattr(settings.train, side) if isinstance(settings, FilesCorpus) else ()
         texts = [pair[place] for pair in pairs]
-        code, how = _by_name(files, texts), "by the name of its file"
-        if not code:
-            code, how = _by_text(texts), "by its text"
-        if code:
-            found[key] = code
-            said.append(f"{side} {code} ({how})")
+        if code := _by_name(files, texts):
+            said.append(f"{side} {code} (by the name of its file)")
+        elif code := _by_text(texts):
+            said.append(f"{side} {code} (by its text)")
         else:
             messages.append(
                 f"The {side} language is not known, which serving and some exports need: name it with "
                 f"--{side}-language CODE (corpus.{key})."
             )
+        found[key] = code
     if said:
         messages.append(f"Languages: {', '.join(said)}. Others are named with --source-language and --target-language.")
     for message in messages if tell and os.environ.get("RANK", "0") == "0" else ():

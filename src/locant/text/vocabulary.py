@@ -282,13 +282,14 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
         if one in scores and all(unicodedata.category(each)[0] in "LM" for each in one.removeprefix(_SPACE))
     ]
     codes = {symbol: chr(_FIRST_CODE + number) for number, symbol in enumerate(letters[:_CODES])}
-    parts = Counter[str]()
+    found_parts = Counter[str]()
     for word, times in words.items():
         for part in "".join(codes.get(symbol, " ") for symbol in word).split():
-            parts[part] += times
+            found_parts[part] += times
+    parts = {part: times for part, times in found_parts.items() if len(part) > 1 and times >= _LEAST}
     for coded, times in _merges(parts, len(codes), count, used=not bpe):
         merged = [letters[ord(code) - _FIRST_CODE] for code in coded]
-        piece, score = "".join(merged), math.log(times / symbols.total())
+        piece, score = "".join(merged), math.log(max(1, times) / symbols.total())
         better = bpe or score > sum(scores[symbol] for symbol in merged)
         if piece not in replaces and len(piece) <= _LONGEST and better:
             replaces[piece] = tuple(chain.from_iterable(replaces[symbol] for symbol in merged))
@@ -314,17 +315,17 @@ def _words(
         word += [token] if token in known else token
 
 
-def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
-    """Yield about ``count`` merges of byte-pair encoding in words that are counted, each with how often it occurs.
+def _merges(words: Mapping[str, int], characters: int, count: int, *, used: bool) -> Iterator[tuple[str, int]]:
+    """Yield about ``count`` merges of byte-pair encoding in words that are counted, each with how often it is used.
 
-    They occur twice at least; ``used`` leaves out those that longer ones replace. The words have that many different
-    ``characters`` at most.
+    The words occur twice at least and have that many different ``characters`` at most; ``used`` leaves out what longer
+    ones replace.
     """
-    if not any(len(part) > 1 and times >= _LEAST for part, times in parts.items()):
+    if not words:
         return
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=(f"{part}\t{times}" for part, times in parts.items()),
+        sentence_iterator=(f"{word}\t{times}" for word, times in words.items()),
         input_format="tsv",
         model_writer=model,
         model_type="bpe",
@@ -340,12 +341,9 @@ def _merges(parts: Counter[str], characters: int, count: int, *, used: bool) -> 
         minloglevel=4,
     )
     learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = [piece for index in range(learned.get_piece_size()) if len(piece := learned.id_to_piece(index)) > 1]
-    occurs, uses = Counter[str](), Counter[str]()
-    for (part, times), cut in zip(parts.items(), learned.encode(list(parts), out_type=str), strict=True):
+    uses = Counter[str]()
+    for cut, times in zip(learned.encode(list(words), out_type=str), words.values(), strict=True):
         for piece in cut:
             uses[piece] += times
-        ends = range(2, len(part) + 1)
-        for piece in (part[start:end] for end in ends for start in range(max(0, end - _LONGEST), end - 1)):
-            occurs[piece] += times
-    yield from ((piece, occurs[piece]) for piece in pieces if (uses if used else occurs)[piece] >= _LEAST)
+    pieces = map(learned.id_to_piece, range(learned.get_piece_size()))
+    yield from ((piece, uses[piece]) for piece in pieces if len(piece) > 1 and (uses[piece] or not used))
