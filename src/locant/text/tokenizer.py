@@ -1,16 +1,13 @@
 """Subword tokenizers: SentencePiece models (unigram or BPE).
 
-Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226. Random segmentations: Kudo, "Subword Regularization"
-(2018), arXiv:1804.10959, for unigram models; Provilkov et al., "BPE-Dropout" (2020), arXiv:1910.13267, for BPE.
+Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; for sampling see :mod:`locant.text.sampling`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
 import unicodedata
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +16,7 @@ from pydantic import Field
 from locant.errors import CheckpointError
 from locant.lazy import optional_package
 from locant.settings import Settings
+from locant.text.sampling import Sampler
 from locant.text.sentencepiece_model import model_type
 
 sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
@@ -27,8 +25,6 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
 
 _FEW = 32  # encoded one by one: SentencePiece begins threads for every list, which takes longer than these do
-_SEEDS = (1 << 32) - 1  # the next number means a random seed to SentencePiece
-_SEEDED = threading.Lock()
 
 
 class TokenizerSettings(Settings):
@@ -83,6 +79,7 @@ class Tokenizer:
     def __init__(self, model: bytes, *, lowercase: bool = False) -> None:
         self.model = model
         self.lowercase = lowercase
+        self._sampler: Sampler | None = None
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -160,16 +157,10 @@ class Tokenizer:
             alpha: The smoothing exponent (unigram) or dropout probability (BPE).
             seed: Any non-negative integer.
         """
-        normal = [self.normalize(text) for text in texts]
-
-        def draw() -> list[list[int]]:
-            settings = {"enable_sampling": True, "nbest_size": -1, "alpha": alpha}
-            return [self._processor.encode(text, **settings) for text in normal]
-
-        # SentencePiece has random numbers for each thread, which it seeds when the thread first draws one.
-        with _SEEDED, ThreadPoolExecutor(1) as thread:
-            sentencepiece.set_random_generator_seed(seed % _SEEDS)
-            return thread.submit(draw).result()
+        sampler = self._sampler
+        if sampler is None or sampler.alpha != alpha:
+            sampler = self._sampler = Sampler(self._processor, alpha, bpe=self.algorithm == "bpe")
+        return sampler.sample([self.normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids; padding, BOS and EOS are ignored."""

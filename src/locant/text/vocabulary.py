@@ -345,5 +345,5 @@ def _merges(words: Mapping[str, int], characters: int, count: int, *, used: bool
     for cut, times in zip(learned.encode(list(words), out_type=str), words.values(), strict=True):
         for piece in cut:
             uses[piece] += times
-    pieces = map(learned.id_to_piece, range(learned.get_piece_size()))
+    pieces = map(learned.id_to_piece, range(1, learned.get_piece_size()))  # the first is the unknown token
     yield from ((piece, uses[piece]) for piece in pieces if len(piece) > 1 and (uses[piece] or not used))
