@@ -4,7 +4,6 @@ import errno
 import gzip
 import json
 import os
-import pickle
 import subprocess
 import sys
 
@@ -255,11 +254,15 @@ def test_texts_in_a_mixture_and_in_both_directions(odd_pairs, pairs, tmp_path, m
     same_columns(stored.train, plain.train)
 
 
-def test_a_process_whose_caller_was_killed_says_nothing():
-    half = pickle.dumps(np.square)[:-5]
-    served = "from locant.text.workers import serve; serve()"
-    run = subprocess.run([sys.executable, "-c", served], input=half, capture_output=True)
-    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
+def test_processes_end_with_a_caller_that_is_killed(tmp_path):
+    script = "import time; from locant.text.workers import in_order; " + (
+        "results = in_order(time.sleep, [0] * 9, 2); next(results); print('ready', flush=True); time.sleep(99)"
+    )
+    (tmp_path / "script.py").write_text(script)  # which is not run again by the processes
+    with subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout.readline() == "ready\n"
+        caller.kill()
+        assert caller.stdout.read() == "", "whoever has it open as well has ended"
 
 
 def test_processes_give_results_in_order_and_end_with_the_caller():
@@ -294,7 +297,7 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(pairs, tmp_path, monke
 
     def what_is_said():
         written.clear()
-        room[0] += 15
+        room[0] += 10
         try:
             run()
         except CheckpointError as error:

@@ -219,8 +219,8 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
     parts = []
     for name, source in sources.items():
         noise = source.noise if source.noise and source.noise.any else None
-        own = {"name": name, "weights": tuple(one[name] for one in weights), "tag": source.tag, "noise": noise}
-        parts.append(replace(corpora[name].parts[0], **own, **common))
+        own = tuple(one[name] for one in weights)
+        parts.append(replace(corpora[name].parts[0], name=name, weights=own, tag=source.tag, noise=noise, **common))
     licences = [f"{corpus.licence} ({name})" for name, corpus in corpora.items() if corpus.licence]
     return Corpus(
         name=settings.name or f"mixture of {', '.join(corpora)}",
@@ -260,9 +260,8 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
             name = f"{direction} {number}" if number > 1 else str(direction)
             if not trained and part.valid is None and part.test is None:
                 raise ConfigError(f"The zero-shot direction {name} has no text of validation or test to measure it on.")
-            train = part.train if trained else in_memory([])
-            languages = {"source_language": direction.source, "target_language": direction.target}
-            parts.append(replace(part, name=name, train=train, **languages))
+            train, (source, target) = part.train if trained else in_memory([]), direction
+            parts.append(replace(part, name=name, source_language=source, target_language=target, train=train))
     licences = ", ".join(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
     return Corpus(
         name=settings.name or f"languages {', '.join(dict.fromkeys(chain.from_iterable(texts)))}",

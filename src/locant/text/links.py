@@ -56,10 +56,10 @@ class TokenLinks:
         with explaining_damage(folder / "links.json"):
             if (about["pairs"], about["made_from"]) != (pairs, made_from):
                 raise ValueError("its links are of another text")
-            for path, digest in about.get("digests", {}).items():  # earlier versions wrote none
-                if file_digest(folder / path) != digest:
-                    raise ValueError(f"{path} is not what was written")
-            self._ends, self._links = (np.load(folder / path, mmap_mode="r") for path in _FILES)
+            for name, digest in about.get("digests", {}).items():  # earlier versions wrote none
+                if file_digest(folder / name) != digest:
+                    raise ValueError(f"{name} is not what was written")
+            self._ends, self._links = (np.load(folder / name, mmap_mode="r") for name in _FILES)
             if len(self._ends) != pairs + 1 or self._ends[-1] != len(self._links):
                 raise ValueError("its files do not belong together")
 
@@ -126,9 +126,9 @@ def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", proc
     if len(counts) != len(cache):
         raise DataError(f"eflomal aligned {len(counts)} pairs of the training text, which has {len(cache)}.")
     with replacing_folder(folder, "replace") as temporary:
-        for path, array in zip(_FILES, (np.cumsum([0, *counts]), np.concatenate(links)), strict=True):
-            np.save(temporary / path, array)
-        digests = {path: file_digest(temporary / path) for path in _FILES}
+        for name, array in zip(_FILES, (np.cumsum([0, *counts]), np.concatenate(links)), strict=True):
+            np.save(temporary / name, array)
+        digests = {name: file_digest(temporary / name) for name in _FILES}
         about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal", "digests": digests}
         write_json(temporary / "links.json", sealed(about))
     return TokenLinks(folder, len(cache), made_from)

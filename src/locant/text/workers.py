@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
-import subprocess
 import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
@@ -60,87 +59,57 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> 
                     gc.enable()
             yield found
         return
-    mine, workers = threading.local(), list[_Worker]()
-
-    def done_by_one(task: T) -> Any:
-        if not hasattr(mine, "worker"):
-            mine.worker = _Worker(work)
-            workers.append(mine.worker)
-        return mine.worker.result_of(task)
-
-    threads = ThreadPoolExecutor(processes)
+    pool = ProcessPoolExecutor(processes, _Context(), _begin, (work,))
     try:
         waiting = deque[Future[Any]]()
         for task in tasks:
-            waiting.append(threads.submit(done_by_one, task))
+            waiting.append(pool.submit(_do, task))
             if len(waiting) > _AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool:
+        raise LocantError(
+            "A process that prepared text was ended. Where memory is short, let fewer of them work at once; what is "
+            "finished is kept."
+        ) from None
     finally:
-        threads.shutdown(cancel_futures=True)
-        for worker in workers:
-            worker.end()
+        pool.shutdown(cancel_futures=True)
 
 
-class _Worker:
-    """A process that does one task after the other."""
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from locant.text.workers import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        )
-        self._work: Any = work
-
-    def result_of(self, task: Any) -> Any:
-        tasks, results = self._process.stdin, self._process.stdout
-        assert tasks is not None
-        assert results is not None
+class _Process(SpawnProcess):
+    def start(self) -> None:
+        # Its main module would be imported again, and a script that calls may have no guard against that.
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
         try:
-            if self._work is not None:
-                pickle.dump(self._work, tasks, protocol=pickle.HIGHEST_PROTOCOL)
-                self._work = None
-            pickle.dump(task, tasks, protocol=pickle.HIGHEST_PROTOCOL)
-            tasks.flush()
-            succeeded, found = pickle.load(results)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            code = self._process.wait()
-            how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            raise LocantError(
-                f"A process that prepared text was ended {how}. Where memory is short, let fewer of them work at "
-                "once; what is finished is kept."
-            ) from None
-        if succeeded:
-            return found
-        raise found
-
-    def end(self) -> None:
-        self._process.kill()
-        with suppress(OSError):
-            self._process.communicate()
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
 
 
-def serve() -> None:
-    """Do the tasks that come by standard input until there are no more; what a worker process runs."""
+class _Context(SpawnContext):
+    Process = _Process
+
+
+_work: Callable[[Any], Any]
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    """Begin as a process that works for another one."""
+    global _work
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
-    tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not be between results
-    # Whoever was killed while it sent a task has cut it short.
-    with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
-        work = pickle.load(tasks)
-        while True:
-            task = pickle.load(tasks)
-            answer: tuple[bool, Any]
-            try:
-                answer = True, work(task)
-            except LocantError as error:
-                answer = False, error
-            except Exception:
-                answer = False, RuntimeError(f"in a process that prepares text:\n{traceback.format_exc()}")
-            pickle.dump(answer, results, protocol=pickle.HIGHEST_PROTOCOL)
-            results.flush()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _do(task: Any) -> Any:
+    return _work(task)
