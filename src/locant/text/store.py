@@ -92,9 +92,8 @@ class GrowingColumns:
     def finish(self) -> None:
         """Close the files for good: the folder holds nothing but the columns then."""
         self.__exit__()
-        with readable_errors(self._folder):
-            for name in (_MADE_FROM, _BLOCKS):
-                (self._folder / name).unlink(missing_ok=True)
+        for name in (_MADE_FROM, _BLOCKS):
+            (self._folder / name).unlink()
 
     def __enter__(self) -> GrowingColumns:
         return self
