@@ -259,9 +259,10 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
     bpe = proto.trainer_spec.model_type == proto.trainer_spec.BPE
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
     replaces: dict[str, tuple[int, ...]] = {piece.piece: (index,) for index, piece in enumerate(proto.pieces)}
+    of_bytes = {piece.piece: int(piece.piece[1:-1], 16) for piece in proto.pieces if piece.type == piece.BYTE}
     words = Counter[tuple[str, ...]]()
     for text in islice(texts, _TRAINING_SENTENCES):
-        words.update(_words(tokenizer.tokens(text), replaces))
+        words.update(_words(tokenizer.tokens(text), replaces, of_bytes))
     symbols = Counter[str]()
     for word, times in words.items():
         for symbol in word:
@@ -269,7 +270,9 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
     found: list[NewSubword] = []
     for character, times in sorted(symbols.items(), key=lambda item: (-item[1], item[0])):
         if character not in replaces and times >= _LEAST and not character.isspace() and len(found) < count:
-            found.append(NewSubword(character, math.log(times / symbols.total()), (UNK,)))
+            spelled = [f"<0x{byte:02X}>" for byte in character.encode()] if of_bytes else []
+            ids = tuple(replaces[byte][0] for byte in spelled) or (UNK,)
+            found.append(NewSubword(character, math.log(times / symbols.total()), ids))
     replaces |= {new.piece: new.replaces for new in found}
     scores |= {new.piece: new.score for new in found}
     # SentencePiece joins letters alone.
@@ -294,10 +297,18 @@ def learn_subwords(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> li
     return found[:count]
 
 
-def _words(tokens: Sequence[str], known: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
-    """Yield the words of a text as tokens, unknown characters as themselves."""
+def _words(
+    tokens: Sequence[str], known: Mapping[str, object], of_bytes: Mapping[str, int]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a text as tokens, unknown characters and those spelled in bytes as themselves."""
     word: list[str] = []
+    spelled = bytearray()
     for token in [*tokens, _SPACE]:
+        if token in of_bytes:
+            spelled.append(of_bytes[token])
+            continue
+        word += spelled.decode("utf-8", "replace")
+        spelled.clear()
         if token.startswith(_SPACE) and word:
             yield tuple(word)
             word = []
