@@ -101,9 +101,14 @@ def _begin(work: Callable[[Any], Any]) -> None:
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
     parent = parent_process()
-    assert parent is not None
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()  # nothing outlives whoever asks
+    if parent is not None:
+        parent.join()
+    os._exit(1)
 
 
 def _do(task: Any) -> Any:
