@@ -85,21 +85,6 @@ def test_damage_is_noticed(pairs, tokenizers, tmp_path):
         TokenCache(tmp_path / "c")
 
 
-def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_path, small_chunks):
-    cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
-
-    def epochs(seed):
-        return TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=seed)
-
-    run = epochs(1)
-    first, second = ids(run(0).source), ids(run(1).source)
-    assert first != second
-    assert ids(run(0).target) != ids(cache.target)
-    assert ids(epochs(1)(1).source) == second, "a resumed run starts with a later epoch"
-    assert ids(epochs(2)(0).source) != first
-    assert tokenizers.source.decode(second) == [source for source, _ in pairs]
-
-
 def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, small_chunks):
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=30), tmp_path / "c")
     sampled = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)(0)
