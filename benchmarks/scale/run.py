@@ -103,7 +103,7 @@ def real_pairs(folder: Path | None) -> list[Pair]:
     if folder:
         return list(read_files([folder / "train.en.gz"], [folder / "train.de.gz"]))
     english, german = (read_version(find_version(code)) for code in ("web", "elberfelder"))
-    return bible_splits([english], german, valid_chapters=1, test_chapters=1).train
+    return bible_splits([english], german, valid_chapters=1, test_chapters=1)[0]
 
 
 def pieces(pairs: list[Pair], words: int) -> Iterator[tuple[list[str], list[str]]]:

@@ -121,7 +121,7 @@ def test_collated_tensors_by_hand(cache):
 
 @pytest.mark.parametrize("prefixes", [Prefixes([7], [EOS, 9]), Prefixes([11], [BOS])], ids=["fairseq", "marian"])
 def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_path):
-    settings = {"max_tokens": 20, "keep_text": True}
+    settings = {"max_tokens": 20}
     plain = write_cache([memory_blocks(pairs)], Encoder(tokenizers, **settings), tmp_path / "plain")
     told = write_cache([memory_blocks(pairs)], Encoder(tokenizers, prefixes=[prefixes], **settings), tmp_path / "told")
     assert told.source.lengths.max() + 1 == 20, "language tokens count"

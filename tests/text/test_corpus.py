@@ -231,7 +231,7 @@ def test_huggingface_from_a_local_folder(tmp_path):
     assert list(kept.train) == list(corpus.train)
     assert kept.digest == corpus.digest
     assert list((tmp_path / "store").glob("*/facts.bin"))
-    with pytest.raises(DataError, match=r"no field 'translaton'. Did you mean 'translation'"):
+    with pytest.raises(DataError, match=r"no field 'translaton.en'. Did you mean 'translation.en'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translaton.en"}))
     with pytest.raises(DataError, match=r"no field 'translation\.fr'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translation.fr"}))

@@ -56,20 +56,25 @@ def test_a_part_is_read_through_before_any_of_it_is_read_again(sizes, weights, t
 
 
 @pytest.fixture
+def texts_of(tokenizers):
+    def texts(cache):
+        sides = (tokenizers.source.decode(ids(column)) for column in (cache.source, cache.target))
+        return list(zip(*sides, strict=True))
+
+    return texts
+
+
+@pytest.fixture
 def cache(pairs, tokenizers, tmp_path):
     parts = [memory_blocks(pairs[:100]), memory_blocks(pairs[100:120]), memory_blocks(pairs[120:200])]
-    return write_cache(parts, Encoder(tokenizers, max_tokens=500, keep_text=True), tmp_path / "c")
-
-
-def texts_of(cache):
-    return cache.texts(cache.whole_rows(np.arange(len(cache))))
+    return write_cache(parts, Encoder(tokenizers, max_tokens=500), tmp_path / "c")
 
 
 def ids(column):
     return [column[index].tolist() for index in range(len(column.lengths))]
 
 
-def test_selected_rows_are_rows_of_the_cache(cache, pairs):
+def test_selected_rows_are_rows_of_the_cache(cache, pairs, texts_of):
     rows = np.array([0, 0, 99, 105, 105, 105, 199])
     selected = cache.select(rows)
     assert len(selected) == 7
@@ -81,7 +86,7 @@ def test_selected_rows_are_rows_of_the_cache(cache, pairs):
 
 
 @pytest.mark.parametrize("alpha", [None, 0.1])
-def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
+def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, texts_of, alpha):
     def stream():
         samplers = [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)]
         epochs = TrainingEpochs(cache, samplers)
@@ -95,7 +100,8 @@ def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
             break
         seen.append((epoch, index, batch.source.tolist()))
     texts = Counter(tokenizers.source.decode([row for _, _, rows in seen for row in rows]))
-    once, five, none = ({pair[0] for pair in part} for part in parts_of(cache))
+    pairs = texts_of(cache)
+    once, five, none = ({source for source, _ in part} for part in (pairs[:100], pairs[100:120], pairs[120:]))
     # 60 of the 120 rows of an epoch are of each of the first two parts.
     assert sum(count for text, count in texts.items() if text in five) == 180
     assert sum(count for text, count in texts.items() if text in once - five) == 180
@@ -107,12 +113,7 @@ def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
             assert (epoch, index, batch.source.tolist()) == expected
 
 
-def parts_of(cache):
-    pairs = texts_of(cache)
-    return pairs[:100], pairs[100:120], pairs[120:]
-
-
-def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
+def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers, texts_of):
     samplers = [RowSampler([100, 20, 80], [0.001, 1, 0], 1, seed=1)]
     epochs = TrainingEpochs(cache, samplers, tokenizers=tokenizers, alpha=0.1, seed=1)
     segmentations, drawn = ids(epochs(0).source), epochs.drawn(0)

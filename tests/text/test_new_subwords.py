@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 
 from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
-from locant.text.new_subwords import extend_tokenizers, learn_subwords, with_subwords
+from locant.text.vocabulary import extend_tokenizers, learn_subwords, with_subwords
 
 SYLLABLES = ["ka", "lo", "mir", "ten", "bu", "shi", "gra", "no"]
 NEW = ["zorflax", "kamirq", "blünt", "tenbukalo"]

@@ -80,7 +80,7 @@ def ids(column):
 @pytest.mark.parametrize("alpha", [0.0, 0.1])
 def test_noise_is_in_the_sources_of_its_part_and_anew_in_each_epoch(pairs, tokenizers, tmp_path, alpha):
     parts = [memory_blocks(pairs[:50]), memory_blocks(pairs[50:150])]
-    cache = write_cache(parts, Encoder(tokenizers, max_tokens=60, keep_text=True), tmp_path / "c")
+    cache = write_cache(parts, Encoder(tokenizers, max_tokens=60), tmp_path / "c")
 
     def epoch(number, seed=1):
         noise = [None, NoiseSettings(lowercase=0.5, typos=0.2)]

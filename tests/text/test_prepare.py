@@ -4,8 +4,6 @@ import pytest
 
 from locant.errors import DataError
 from locant.text import (
-    BatchSettings,
-    BatchStream,
     CleaningSettings,
     Corpus,
     CorpusPart,
@@ -87,23 +85,6 @@ def test_a_change_rebuilds_but_never_under_a_resumed_run(corpus, pairs, tmp_path
     ):
         rebuilt = prepare(text, cleaning, tokenizer, max_tokens=max_tokens, folder=folder)
         assert rebuilt.fingerprint != first.fingerprint
-
-
-def test_sampled_epochs_feed_the_stream_and_resume(corpus, tmp_path):
-    tokenizer = TokenizerSettings(vocab_size=200, sampling=0.1)
-    data = prepare(corpus, CLEANING, tokenizer, max_tokens=40, folder=tmp_path / "run")
-    stream = BatchStream(data.epochs(seed=1), BatchSettings(tokens=500), seed=1)
-    seen = []
-    for epoch, index, batch in stream.start():
-        if epoch == 2:
-            break
-        seen.append((epoch, index, batch.source.tolist()))
-    assert [entry for entry in seen if entry[0] == 0] != [(0, *entry[1:]) for entry in seen if entry[0] == 1]
-    place = len(seen) - 5
-    resumed = BatchStream(data.epochs(seed=1), BatchSettings(tokens=500), seed=1).start(*seen[place][:2])
-    for expected in seen[place:]:
-        epoch, index, batch = next(resumed)
-        assert (epoch, index, batch.source.tolist()) == expected
 
 
 def test_what_an_earlier_version_prepared_is_used_again(corpus, tmp_path):

@@ -22,13 +22,12 @@ def doubts(folder, rows, **settings):
     path = folder / "pairs.tsv"
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     corpus = TsvCorpus(kind="tsv", train=(path,), valid_size=1, **settings)
-    return {doubt.code: doubt for doubt in corpus_doubts(corpus, load_corpus(corpus))}
+    return {doubt.code: doubt for doubt in corpus_doubts(load_corpus(corpus))}
 
 
 CHANGES = {
     "no-letters": lambda n, a, b: (f"0.{n}", b),
     "copies": lambda n, a, b: (a, a if n % 5 < 2 else b),
-    "columns": lambda n, a, b: (a[:5], a[5:], b) if n == 7 else (a, b),
     "tokenised": lambda n, a, b: (a.replace(".", " ."), b.replace(".", " .")),
     "lower-case": lambda n, a, b: (a.lower(), b.lower()),
     "language": lambda n, a, b: (a, b if n % 2 else FRENCH),

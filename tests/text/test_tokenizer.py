@@ -89,10 +89,9 @@ def test_subwords_that_are_no_text(tokenizers):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest(pairs, algorithm, capfd):
-    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, .* at most (\d+) tokens") as caught:
-        train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=9000))
-    largest = int(str(caught.value).split("at most ")[1].split()[0])
+def test_a_vocabulary_is_as_large_as_the_text_can_fill(pairs, algorithm, capfd):
+    largest = train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=9000)).source.vocab_size
+    assert 200 < largest < 9000
     settings = TokenizerSettings(algorithm=algorithm, vocab_size=largest)
     assert train_tokenizers(pairs, settings).source.vocab_size == largest
     with pytest.raises(ConfigError, match=r"the characters .* alone need \d+ tokens"):
@@ -107,9 +106,6 @@ def test_of_two_vocabularies_one_may_be_smaller():
     pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=60, joint=False))
     assert pair.source.vocab_size < 20
     assert pair.target.vocab_size == 60
-    with pytest.raises(ConfigError, match=r"at most (\d+) tokens") as caught:
-        train_tokenizers(pairs, TokenizerSettings(vocab_size=9000, joint=False))
-    assert int(str(caught.value).split("at most ")[1].split()[0]) > 60
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

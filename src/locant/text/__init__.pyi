@@ -17,7 +17,6 @@ from locant.text.cleaning import TranslationFilters as TranslationFilters
 from locant.text.cleaning import clean as clean
 from locant.text.corpus import Corpus as Corpus
 from locant.text.corpus import CorpusPart as CorpusPart
-from locant.text.corpus import CorpusStage as CorpusStage
 from locant.text.corpus import load_corpus as load_corpus
 from locant.text.corpus_settings import BibleCorpus as BibleCorpus
 from locant.text.corpus_settings import CorpusSettings as CorpusSettings

@@ -283,17 +283,14 @@ class BatchStream:
         self._epochs.interrupt()
 
     def _batches(self, epoch: int, index: int, stage: StagePlace) -> Generator[tuple[int, int, Batch], None, None]:
-        try:
-            while True:
-                cache = self._epochs(epoch, stage)
-                lengths = cache.source.lengths, cache.target.lengths
-                plan = plan_batches(*lengths, self._settings, seed=self._seed, epoch=epoch)
-                for number, rows in enumerate(islice(plan, index, None), start=index):
-                    yield epoch, number, collate(cache, rows[self._rank :: self._world_size], self._links)
-                epoch, index = epoch + 1, 0
-                del cache, lengths, plan  # before those of the next epoch are made
-        finally:
-            self._epochs.close()
+        while True:
+            cache = self._epochs(epoch, stage)
+            lengths = cache.source.lengths, cache.target.lengths
+            plan = plan_batches(*lengths, self._settings, seed=self._seed, epoch=epoch)
+            for number, rows in enumerate(islice(plan, index, None), start=index):
+                yield epoch, number, collate(cache, rows[self._rank :: self._world_size], self._links)
+            epoch, index = epoch + 1, 0
+            del cache, lengths, plan  # before those of the next epoch are made
 
 
 def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:

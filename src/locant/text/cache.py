@@ -2,9 +2,7 @@
 
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
 or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
-of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With subword sampling it
-holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised again. All of it has
-checksums (see :mod:`locant.text.columns`).
+of the parts of a corpus follow one another, and ``cache.json`` says how many each part has.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cached_property
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import explaining_damage, publish, read_json, readable_errors, sealed, write_json
-from locant.text.columns import CheckedNumbers, GrowingColumns
+from locant.files import explaining_damage, file_digest, publish, read_json, readable_errors, sealed, write_json
 from locant.text.pairs import Pair, RowNumbers, Rows
+from locant.text.store import GrowingColumns
 from locant.text.tokenizer_pair import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
@@ -53,13 +50,13 @@ class Column:
     """One side of a cache, or of some of its rows.
 
     Attributes:
-        tokens: All ids, [N] uint16 or uint32, mapped from disk and checked when they are read.
+        tokens: All ids, [N] uint16 or uint32, mapped from disk.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs], uint8 or more.
         rows: Which sentences of the cache these are; None for all.
     """
 
-    tokens: CheckedNumbers
+    tokens: npt.NDArray[np.unsignedinteger[Any]]
     all_offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.unsignedinteger[Any]]
     rows: RowNumbers | None = None
@@ -70,15 +67,7 @@ class Column:
 
     def __getitem__(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
         start = int(self.offsets(index))
-        ids: npt.NDArray[np.unsignedinteger[Any]] = self.tokens[start : start + int(self.lengths[index])]
-        return ids
-
-    def select(self, rows: RowNumbers) -> Column:
-        """Return some of the sentences, each as often as it is named."""
-        lengths = np.empty(len(rows), self.lengths.dtype)
-        for start in range(0, len(rows), _TAKEN):  # all at once would copy the numbers of all rows
-            lengths[start : start + _TAKEN] = self.lengths[rows[start : start + _TAKEN]]
-        return replace(self, lengths=lengths, rows=rows if self.rows is None else self.rows[rows])
+        return self.tokens[start : start + int(self.lengths[index])]
 
 
 class TokenCache:
@@ -86,6 +75,8 @@ class TokenCache:
 
     Args:
         folder: What :func:`write_cache` wrote.
+        rows: Indices of pairs in ascending order, so that parts stay together, each as often as it is named, [M]; by
+            default all.
 
     Attributes:
         folder: The same.
@@ -98,64 +89,76 @@ class TokenCache:
         CheckpointError: The folder is missing or damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, rows: RowNumbers | None = None) -> None:
+        self.folder, self._rows = folder, rows
         path = folder / "cache.json"
         about = read_json(path)
         with explaining_damage(path):
             self._count, self.max_tokens = int(about["pairs"]), int(about["max_tokens"])
-            self.parts = tuple(
+            # Earlier versions wrote caches of a single part, and no digests.
+            parts = [
                 CachePart(
                     int(part["pairs"]),
                     int(part["dropped"]),
                     Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN,
                 )
-                for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
-            )
-            if sum(part.pairs for part in self.parts) != self._count:
+                for part in about.get("parts", [about])
+            ]
+            self._digests = dict(about.get("digests", {}))
+            ends = np.cumsum([0, *(part.pairs for part in parts)])
+            if ends[-1] != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
+            if rows is not None:  # of the same type, or all of them would be copied to another
+                ends = np.searchsorted(rows, ends.astype(rows.dtype))
+            counts = zip(parts, np.diff(ends).tolist(), strict=True)
+            self.parts = tuple(part._replace(pairs=count) for part, count in counts)
             kinds = [{"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]] for side in SIDES]
             self.source, self.target = (self._column(side, kind) for side, kind in zip(SIDES, kinds, strict=True))
-        self._rows: RowNumbers | None = None
 
     def _column(self, side: str, kind: npt.DTypeLike) -> Column:
-        places, path = self.folder / f"{side}.offsets.bin", self.folder / f"{side}.tokens.bin"
-        offsets = CheckedNumbers.open(places, np.int64, self._count + 1)[:]
+        places, rows = self.folder / f"{side}.offsets.bin", self._rows
+        offsets, count = _mapped(places, np.int64, self._count + 1), self._count if rows is None else len(rows)
         longest = min(self.max_tokens, (1 << 31) - 1)
         lengths: npt.NDArray[Any] = np.empty(
-            self._count, next(kind for kind in (np.uint8, np.uint16, np.uint32) if longest <= np.iinfo(kind).max)
+            count, next(kind for kind in (np.uint8, np.uint16, np.uint32) if longest <= np.iinfo(kind).max)
         )
-        for start in range(0, self._count, _TAKEN):
-            found = np.diff(offsets[start : start + _TAKEN + 1])
-            if found.min() < 0 or found.max() > longest:
+        for start in range(0, count, _TAKEN):  # all at once would take eight bytes a row
+            if rows is None:
+                found = np.diff(offsets[start : start + _TAKEN + 1])
+            else:
+                some = rows[start : start + _TAKEN].astype(np.int64)
+                found = offsets[some + 1] - offsets[some]
+            if offsets[0] or found.min() < 0 or found.max() > longest:
                 raise CheckpointError(f"{places} is damaged: its sentences overlap.")
             lengths[start : start + _TAKEN] = found
-        if offsets[0]:
-            raise CheckpointError(f"{places} is damaged: its sentences begin at {offsets[0]}.")
-        return Column(CheckedNumbers.open(path, kind, int(offsets[-1])), offsets[:-1], lengths)
+        tokens = _mapped(self.folder / f"{side}.tokens.bin", kind, int(offsets[-1]))
+        return Column(tokens, offsets[:-1], lengths, rows)
+
+    def check(self) -> None:
+        """Read all files once.
+
+        Raises:
+            CheckpointError: One of them is not what was written.
+        """
+        for name, digest in self._digests.items():
+            found = None
+            with suppress(OSError):
+                found = file_digest(self.folder / name)
+            if found != digest:
+                raise CheckpointError(
+                    f"The file {self.folder / name} is damaged: it is not what was written. Delete the folder "
+                    f"{self.folder}, which is made again when the run goes on."
+                )
 
     def __len__(self) -> int:
         return len(self.source.lengths)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.folder, self._rows)  # opened again in another process
+        return TokenCache, (self.folder, self._rows)  # opened again in another process
 
     def select(self, rows: RowNumbers) -> TokenCache:
-        """Return some of the pairs, each as often as it is named, without copying their tokens.
-
-        Args:
-            rows: Indices of pairs in ascending order, so that parts stay together; [M].
-        """
-        selected = object.__new__(TokenCache)
-        selected.__dict__.update(self.__dict__)
-        selected.source, selected.target = self.source.select(rows), self.target.select(rows)
-        # Of the same type, or all of the rows would be copied to another.
-        bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]).astype(rows.dtype))
-        selected.parts = tuple(
-            part._replace(pairs=int(count)) for part, count in zip(self.parts, np.diff(bounds), strict=True)
-        )
-        selected._rows = rows if self._rows is None else self._rows[rows]
-        return selected
+        """Return some of the pairs, by indices in ascending order, without copying their tokens."""
+        return TokenCache(self.folder, rows if self._rows is None else self._rows[rows])
 
     @property
     def dropped(self) -> int:
@@ -171,37 +174,29 @@ class TokenCache:
         """Return which rows of the whole cache those of some indices are."""
         return indices if self._rows is None else self._rows[indices].astype(np.int64)
 
-    def texts(self, rows: Rows) -> list[Pair]:
-        """Return the text of some rows of the whole cache; only of one written with ``keep_text``."""
-        found = []
-        for offsets, text in self._texts:
-            begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
-            found.append([bytes(text[begin:end]).decode("utf-8") for begin, end in zip(begins, ends, strict=True)])
-        return list(zip(*found, strict=True))
 
-    @cached_property
-    def _texts(self) -> list[tuple[CheckedNumbers, CheckedNumbers]]:
-        columns = []
-        for side in SIDES:
-            offsets = CheckedNumbers.open(self.folder / f"{side}.text.offsets.bin", np.int64, self._count + 1)
-            columns.append((offsets, CheckedNumbers.open(self.folder / f"{side}.text.bin", np.uint8, int(offsets[-1]))))
-        return columns
-
-
-def _opened(folder: Path, rows: RowNumbers | None) -> TokenCache:
-    cache = TokenCache(folder)
-    return cache if rows is None else cache.select(rows)
+def _mapped(path: Path, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
+    """Map a flat file of that many numbers into memory."""
+    expected = count * np.dtype(dtype).itemsize
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise CheckpointError(f"The token cache file {path} cannot be read: {error.strerror}.") from None
+    if size != expected:
+        raise CheckpointError(f"The token cache file {path} is damaged: {size} bytes, not {expected}.")
+    # An empty file cannot be mapped; a plain array is indexed faster.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,))) if count else np.zeros(0, dtype)
 
 
 class Encoded(NamedTuple):
     """Pairs of one part of a corpus, and how many more were left out because a side had too many tokens.
 
-    Each column has the token ids of n texts, or their bytes: all one after the other, [N], and how many each has, [n].
+    Each side has the token ids of n texts, all one after the other, [N], and how many each has, [n].
     """
 
     part: int
     dropped: int
-    columns: dict[str, tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]
+    sides: list[tuple[npt.NDArray[Any], npt.NDArray[np.int32]]]
 
 
 @dataclass(frozen=True)
@@ -213,22 +208,17 @@ class Encoder:
         max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
             counted.
         prefixes: What is before the tokens of a sentence, by part; by default nothing in any.
-        keep_text: Whether the text is wanted too, for :class:`~locant.text.TrainingEpochs`.
     """
 
     tokenizers: TokenizerPair
     max_tokens: int
     prefixes: Sequence[Prefixes] = ()
-    keep_text: bool = False
 
     @property
-    def kinds(self) -> dict[str, npt.DTypeLike]:
-        """The columns, and the smallest type that holds the numbers of each."""
-        sides = {"source": self.tokenizers.source, "target": self.tokenizers.target}
-        kinds: dict[str, npt.DTypeLike] = {
-            f"{side}.tokens": np.uint16 if one.vocab_size <= 1 << 16 else np.uint32 for side, one in sides.items()
-        }
-        return kinds | ({f"{side}.text": np.uint8 for side in sides} if self.keep_text else {})
+    def kinds(self) -> list[npt.DTypeLike]:
+        """The smallest type that holds the token ids of each side."""
+        sides = self.tokenizers.source, self.tokenizers.target
+        return [np.uint16 if one.vocab_size <= 1 << 16 else np.uint32 for one in sides]
 
     def __call__(self, task: tuple[int, int, Any]) -> Encoded:
         """Return the columns of a block, given its number, its part of the corpus and itself; in one thread."""
@@ -240,27 +230,21 @@ class Encoder:
             [prefix + one for one in tokenizer.encode([pair[side] for pair in pairs], threads=1)]
             for side, (tokenizer, prefix) in enumerate(sides)
         ]
-        return self.packed(part, pairs, *ids)
+        return self.packed(part, *ids)
 
-    def packed(
-        self, part: int, pairs: Sequence[Pair], sources: Sequence[list[int]], targets: Sequence[list[int]]
-    ) -> Encoded:
+    def packed(self, part: int, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Encoded:
         """Return the columns of pairs whose token ids are there, without those that have too many.
 
         The ids are with what is before them, but without what the decoder reads first.
         """
-        most, three = self.max_tokens, zip(pairs, sources, targets, strict=True)
-        kept = [(pair, source, target) for pair, source, target in three if max(len(source), len(target)) < most]
-        texts: list[Sequence[Any]] = [[source for _, source, _ in kept], [target for _, _, target in kept]]
-        texts += [[pair[side].encode("utf-8") for pair, _, _ in kept] for side in (0, 1) if self.keep_text]
-        columns = {}
-        for (name, kind), column in zip(self.kinds.items(), texts, strict=True):
-            lengths = np.fromiter(map(len, column), np.int32, len(column))
-            if name.endswith(".text"):
-                columns[name] = np.frombuffer(b"".join(column), np.uint8), lengths
-            else:
-                columns[name] = np.fromiter(chain.from_iterable(column), kind, int(lengths.sum())), lengths
-        return Encoded(part, len(pairs) - len(kept), columns)
+        both = zip(sources, targets, strict=True)
+        kept = [(source, target) for source, target in both if max(len(source), len(target)) < self.max_tokens]
+        columns = []
+        for side, kind in enumerate(self.kinds):
+            lengths = np.fromiter((len(pair[side]) for pair in kept), np.int32, len(kept))
+            ids = chain.from_iterable(pair[side] for pair in kept)
+            columns.append((np.fromiter(ids, kind, int(lengths.sum())), lengths))
+        return Encoded(part, len(sources) - len(kept), columns)
 
 
 def write_cache(
@@ -269,7 +253,6 @@ def write_cache(
     folder: Path,
     *,
     processes: int = 1,
-    meanwhile: bool = False,
     made_from: Any = None,
     what: str = "pairs",
     tell: Callable[[int], None] = lambda seen: None,
@@ -283,7 +266,6 @@ def write_cache(
         encoder: What encodes them.
         folder: Where the cache goes; it appears only when it is complete.
         processes: How many encode at once.
-        meanwhile: Whether this process has something better to do, see :func:`~locant.text.workers.in_order`.
         made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
             is gone on with.
         what: What the pairs are called where none is left.
@@ -295,30 +277,31 @@ def write_cache(
     """
     resumable = made_from is not None
     partial = folder.with_name(f".{folder.name}{'' if resumable else f'-{secrets.token_hex(8)}'}.partial")
-    types = {f"{side}_dtype": np.dtype(encoder.kinds[f"{side}.tokens"]).name for side in SIDES}
-    about = {"max_tokens": encoder.max_tokens, **types}
-    offsets = {name: f"{name.removesuffix('.tokens')}.offsets" for name in encoder.kinds}
-    kinds = {**encoder.kinds, **dict.fromkeys(offsets.values(), np.int64)}
+    about: dict[str, Any] = {"max_tokens": encoder.max_tokens}
+    about |= {f"{side}_dtype": np.dtype(kind).name for side, kind in zip(SIDES, encoder.kinds, strict=True)}
     every = ((part, block) for part, blocks in enumerate(parts) for block in blocks)
     tasks = ((number, part, block) for number, (part, block) in enumerate(every))
     shutil.rmtree(folder, ignore_errors=True)
+    names = [f"{side}.{column}" for side in SIDES for column in ("offsets", "tokens")]
     try:
-        with GrowingColumns(partial, kinds, [made_from, about, list(kinds)]) as columns:
-            nothing = [0] * len(parts)
-            done, counts, dropped = columns.state or (0, [*nothing], [*nothing])
-            for name in offsets.values() if columns.state is None else ():
-                columns.append(name, np.zeros(1, np.int64))
-            with closing(in_order(encoder, islice(tasks, done, None), processes, meanwhile=meanwhile)) as encoded:
+        with GrowingColumns(partial, names, 3, [made_from, about]) as columns:
+            blocks = columns.blocks  # of each its part, and how many pairs are in it and are left out
+            if not blocks:
+                begins, nothing = np.zeros(1, np.int64), np.zeros(0, np.int64)
+                columns.append((0, 0, 0), (begins, nothing, begins, nothing))
+            seen = sum(kept + lost for _, kept, lost in blocks)
+            with closing(in_order(encoder, islice(tasks, len(blocks) - 1, None), processes)) as encoded:
                 for block in encoded:
-                    done += 1
-                    for name, (values, lengths) in block.columns.items():
-                        columns.append(offsets[name], columns.size(name) + np.cumsum(lengths, dtype=np.int64))
-                        columns.append(name, values)
-                    counts[block.part] += len(lengths)
-                    dropped[block.part] += block.dropped
-                    if resumable:
-                        columns.mark([done, counts, dropped])
-                    tell(sum(counts) + sum(dropped))
+                    more: list[npt.NDArray[Any]] = []
+                    for end, (ids, lengths) in zip(columns.ends[1::2], block.sides, strict=True):
+                        more += [end // ids.itemsize + np.cumsum(lengths, dtype=np.int64), ids]
+                    columns.append((block.part, len(lengths), block.dropped), more)
+                    seen += len(lengths) + block.dropped
+                    tell(seen)
+            counts, dropped = (
+                [sum(block[place] for block in blocks if block[0] == part) for part in range(len(parts))]
+                for place in (1, 2)
+            )
             if not sum(counts):
                 raise DataError(
                     f"All {sum(dropped)} {what} have {encoder.max_tokens} tokens or more on a side, so nothing is "
@@ -329,8 +312,10 @@ def write_cache(
             {"pairs": count, "dropped": lost, "prefixes": before._asdict()}
             for count, lost, before in zip(counts, dropped, encoder.prefixes or [PLAIN] * len(parts), strict=True)
         ]
-        write_json(partial / "cache.json", sealed({"pairs": sum(counts), "parts": rows, **about}))
         with readable_errors(folder):
+            digests = {path.name: file_digest(path) for path in sorted(partial.glob("*.bin"))}
+            about |= {"pairs": sum(counts), "parts": rows, "digests": digests}
+            write_json(partial / "cache.json", sealed(about))
             publish(partial, folder)
     except BaseException as error:
         # What is wrong with the text stays wrong; anything else may be mended.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from zlib import crc32
@@ -70,12 +70,7 @@ class CleaningReport:
 
 
 def clean(
-    text: ParallelText,
-    evaluation: Iterable[Pair],
-    settings: CleaningSettings,
-    *,
-    of: str = "",
-    tell: Callable[[float], None] = lambda share: None,
+    text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = ""
 ) -> tuple[ParallelText, CleaningReport]:
     """Decide which training pairs to keep, by the facts of the text; sentences are compared by 64-bit hashes.
 
@@ -86,7 +81,6 @@ def clean(
         evaluation: All pairs of validation and test.
         settings: What to remove.
         of: The name of the text where there are several, for the message.
-        tell: Called with the share that is done, 0 to 1.
 
     Returns:
         The pairs that are kept, streamed, with one byte of memory a pair; and what was removed.
@@ -101,9 +95,8 @@ def clean(
     checksums = [np.unique(np.fromiter(map(crc32, utf8(side)), np.uint32, len(side))) for side in reserved]
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
-    counted = text.telling(tell, readings=2)
     start = 0
-    for block, facts in counted.blocks():
+    for block, facts in text.blocks():
         shorter, longer = facts["words"].min(axis=1), facts["words"].max(axis=1)
         wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
         judged = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
@@ -120,7 +113,7 @@ def clean(
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     del hashes
     seen, start = np.zeros(len(repeated), bool), 0
-    for _, facts in counted.blocks() if len(repeated) else ():
+    for facts in text.open_facts() if len(repeated) else ():
         rows = np.flatnonzero(among(facts["stripped"], repeated))
         which, first = np.unique(np.searchsorted(repeated, facts["stripped"][rows]), return_index=True)
         rows = np.delete(rows, first[~seen[which]]) + start

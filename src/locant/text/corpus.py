@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,15 @@ from locant.text.corpus_settings import (
 )
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import ParallelText, concatenated, hold_out, in_memory, survey, turned
-from locant.text.readers import Columns, DatasetSplit, JsonFields, ParallelLines, TextFiles, open_dataset
+from locant.text.readers import (
+    DatasetSplit,
+    LineFormat,
+    TextFiles,
+    columns,
+    json_fields,
+    open_dataset,
+    parallel_lines,
+)
 from locant.text.store import TextStore
 from locant.text.tokenizer_pair import Direction, LanguageLayout
 
@@ -49,7 +58,7 @@ class CorpusPart:
         train: Streamed from disk; empty in a zero-shot direction, which is only measured.
         valid: Given, or held out of the training text; None when the part is only trained on.
         test: None when the part has none.
-        weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
+        weights: How often it is drawn in each stage, see :func:`~locant.text.epochs.sampling_shares`.
         tag: The token before each source of the training text, which marks it as one of a kind; or None.
         noise: Of the sources of the training text; or None.
     """
@@ -60,7 +69,7 @@ class CorpusPart:
     train: ParallelText
     valid: ParallelText | None
     test: ParallelText | None
-    weight: float = 1.0
+    weights: tuple[float, ...] = (1.0,)
     tag: str | None = None
     noise: NoiseSettings | None = None
 
@@ -68,14 +77,6 @@ class CorpusPart:
     def zero_shot(self) -> bool:
         """Whether this is a direction that is only measured."""
         return not len(self.train)
-
-
-@dataclass(frozen=True)
-class CorpusStage:
-    """A stretch of training: its settings say when it ends, the weights are of each part, in the order of the parts."""
-
-    settings: MixtureStage
-    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Corpus:
         licence: None when not known.
         temperature: How much the sizes of the parts count when they are drawn.
         layout: Where the tokens of the languages are in a corpus of several; None without such tokens.
-        stages: Stretches of training with weights of their own; none where the weights of the parts hold throughout.
+        stages: Stretches of training; none where there is only one.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Corpus:
     licence: str | None = None
     temperature: float = 1.0
     layout: LanguageLayout | None = None
-    stages: tuple[CorpusStage, ...] = ()
+    stages: tuple[MixtureStage, ...] = ()
 
     @property
     def source_language(self) -> str | None:
@@ -125,7 +126,7 @@ class Corpus:
     @property
     def weights(self) -> list[tuple[float, ...]]:
         """The weights of the parts in each stage; there is at least one."""
-        return [stage.weights for stage in self.stages] or [tuple(part.weight for part in self.parts)]
+        return list(zip(*(part.weights for part in self.parts), strict=True))
 
     @property
     def train(self) -> ParallelText:
@@ -135,8 +136,7 @@ class Corpus:
     @property
     def drawn(self) -> ParallelText:
         """The same without parts that have no weight in any stage."""
-        drawn = [any(weights) for weights in zip(*self.weights, strict=True)]
-        return concatenated([part.train for part, wanted in zip(self.parts, drawn, strict=True) if wanted])
+        return concatenated([part.train for part in self.parts if any(part.weights)])
 
     @property
     def valids(self) -> dict[str, ParallelText]:
@@ -187,28 +187,25 @@ def load_corpus(settings: CorpusSettings, store: TextStore | None = None) -> Cor
     if isinstance(settings, LanguagesCorpus):
         return _load_languages(settings, store)
     if isinstance(settings, MixtureCorpus):
-        return _load_mixture(settings, store)
-    corpus = _load_plain(settings, store, hold_out_some=True)
+        corpus = _load_mixture(settings, store)
+    else:
+        corpus = _load_source(settings, store, hold_out_some=True)
     if not corpus.valids:
-        raise ConfigError("The corpus has no validation text: give 'valid', or a valid_size above 0.")
+        raise ConfigError(
+            "The corpus has no validation text: give 'valid' or a 'valid_size' above 0, in a mixture once."
+        )
     return corpus
 
 
 def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
     """Open the sources of a mixture, whose parts become its parts."""
-    sources = settings.sources.values()
-    given = any(isinstance(one.corpus, BibleCorpus) or one.corpus.valid is not None for one in sources)
+    sources = settings.sources
+    given = any(isinstance(one.corpus, BibleCorpus) or one.corpus.valid is not None for one in sources.values())
     corpora = {
-        name: _load_plain(source.corpus, store, hold_out_some=not (given or source.tag))
-        for name, source in settings.sources.items()
+        name: _load_source(source.corpus, store, hold_out_some=not (given or source.tag))
+        for name, source in sources.items()
     }
-    for name, corpus in corpora.items():
-        if corpus.layout is not None:
-            raise ConfigError(
-                f"The source '{name}' of the mixture has several languages, and a mixture has one pair of them. Use "
-                "kind 'languages', whose pairs may be mixtures."
-            )
-    languages: dict[str, Any] = {}
+    common: dict[str, Any] = {}
     for side in ("source_language", "target_language"):
         known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
         if len(set(map(parse_language, known.values()))) > 1:
@@ -217,25 +214,13 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
                 "The sources of a mixture must be of one pair of languages, but the "
                 f"{side.replace('_', ' ')} is {listed}."
             )
-        languages[side] = next(iter(known.values()), None)
-    named = [(name, part) for name, corpus in corpora.items() for part in corpus.parts]
-    parts = [
-        replace(
-            part,
-            name=name if len(corpora[name].parts) == 1 else f"{name}/{part.name}",
-            **languages,
-            weight=settings.sources[name].weight * part.weight,
-            tag=settings.sources[name].tag,
-            noise=noise if (noise := settings.sources[name].noise) and noise.any else None,
-        )
-        for name, part in named
-    ]
-    if not any(part.valid for part in parts):
-        raise ConfigError("No source of the mixture has validation text: give one of them 'valid' or 'valid_size'.")
-    stages = []
-    for stage in settings.stages:
-        weights = settings.stage_weights(stage)
-        stages.append(CorpusStage(stage, tuple(weights[name] * part.weight for name, part in named)))
+        common[side] = next(iter(known.values()), None)
+    weights = [settings.stage_weights(stage) for stage in settings.stages or [MixtureStage()]]
+    parts = []
+    for name, source in sources.items():
+        noise = source.noise if source.noise and source.noise.any else None
+        own = tuple(one[name] for one in weights)
+        parts.append(replace(corpora[name].parts[0], name=name, weights=own, tag=source.tag, noise=noise, **common))
     licences = [f"{corpus.licence} ({name})" for name, corpus in corpora.items() if corpus.licence]
     return Corpus(
         name=settings.name or f"mixture of {', '.join(corpora)}",
@@ -243,64 +228,16 @@ def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
         parts=tuple(parts),
         licence="; ".join(licences) or None,
         temperature=settings.temperature,
-        stages=tuple(stages),
+        stages=settings.stages,
     )
 
 
-def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold_out_some: bool) -> Corpus:
-    """Open a corpus of one kind; ``hold_out_some`` says what its settings do not: whether to hold validation out."""
-    if isinstance(settings, BibleCorpus):
-        from locant.text.bible import load_bible  # which makes a Corpus
-
-        return load_bible(settings)
-    splits = {"train": settings.train, "test": settings.test, "valid": settings.valid}
-    texts = {
-        name: None if split is None else _survey_split(settings, store, name, split) for name, split in splits.items()
-    }
-    whole, valid = texts["train"], texts["valid"]
-    assert whole is not None
-    train, size = whole, settings.valid_size
-    if size is None:
-        size = max(1, min(1000, len(whole) // 20)) if hold_out_some else 0
-    if valid is None and size:
-        # Of a text that repeats itself so much as many as of what is different in it.
-        if size < len(whole):
-            train, valid = hold_out(whole, size)
-            if settings.valid_size is None and 2 * len(train) < len(whole):
-                train, valid = hold_out(whole, max(1, _count_different(whole) // 20))
-        if valid is None or not len(train):
-            raise DataError(
-                f"The training text has {_count_different(whole)} different pair(s), too few to hold out {size} for "
-                "validation. Give 'valid', or a smaller 'valid_size'."
-            )
-    languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
-    if isinstance(settings, HuggingFaceCorpus):
-        description = f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
-    else:
-        files = settings.train
-        paths = [*files.source, *files.target] if isinstance(files, FilePair) else files
-        description = f"Local files {_shown(paths)}{'' if settings.folder == Path() else f' in {settings.folder}'}."
-    name = settings.name or f"{settings.kind} {languages}"
-    part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, texts["test"])
-    return Corpus(name, description, (part,), settings.licence)
-
-
-def _count_different(text: ParallelText) -> int:
-    return len(np.unique(np.concatenate([facts["pair"] for facts in text.open_facts()])))
-
-
 def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
+    """Open pairs of languages, whose text serves both directions."""
     corpora = [load_corpus(pair, store) for pair in settings.pairs]
     texts: dict[Direction, list[CorpusPart]] = {}
     codes: dict[LanguageTag, str] = {}
     for number, corpus in enumerate(corpora, start=1):
-        if corpus.layout is not None:
-            raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
-        if corpus.stages or corpus.temperature != 1:
-            raise ConfigError(
-                f"Pair {number} of the corpus ({corpus.name}) has stages or a temperature of its own, but text of all "
-                "pairs is drawn together. Leave them out, and give the temperature to the corpus of all languages."
-            )
         for part in corpus.parts:
             if part.source_language is None or part.target_language is None:
                 raise ConfigError(
@@ -311,20 +248,11 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
                 codes.setdefault(parse_language(code), code) for code in (part.source_language, part.target_language)
             )
             if source == target:
-                raise ConfigError(
-                    f"Pair {number} of the corpus ({corpus.name}) is of one language, '{part.source_language}'."
-                )
-            part = replace(part, source_language=source, target_language=target)
+                raise ConfigError(f"Pair {number} of the corpus ({corpus.name}) is of one language, '{source}'.")
             texts.setdefault(Direction(source, target), []).append(part)
             if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
-                back = replace(
-                    part,
-                    source_language=target,
-                    target_language=source,
-                    train=turned(part.train),
-                    valid=part.valid and turned(part.valid),
-                    test=part.test and turned(part.test),
-                )
+                train, valid, test = (text and turned(text) for text in (part.train, part.valid, part.test))
+                back = replace(part, train=train or part.train, valid=valid, test=test)
                 texts.setdefault(Direction(target, source), []).append(back)
     parts = []
     for direction, trained in settings.chosen(texts).items():
@@ -332,31 +260,70 @@ def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpu
             name = f"{direction} {number}" if number > 1 else str(direction)
             if not trained and part.valid is None and part.test is None:
                 raise ConfigError(f"The zero-shot direction {name} has no text of validation or test to measure it on.")
-            parts.append(replace(part, name=name, train=part.train if trained else in_memory([])))
-    languages = ", ".join(dict.fromkeys(code for direction in texts for code in direction))
-    description = " ".join(dict.fromkeys(corpus.description for corpus in corpora))
-    licences = dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence)
-    licence = settings.licence or (", ".join(licences) or None)
-    name = settings.name or f"languages {languages}"
-    return Corpus(name, description, tuple(parts), licence, settings.temperature, settings.layout)
+            train, (source, target) = part.train if trained else in_memory([]), direction
+            parts.append(replace(part, name=name, source_language=source, target_language=target, train=train))
+    licences = ", ".join(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
+    return Corpus(
+        name=settings.name or f"languages {', '.join(dict.fromkeys(chain.from_iterable(texts)))}",
+        description=" ".join(dict.fromkeys(corpus.description for corpus in corpora)),
+        parts=tuple(parts),
+        licence=settings.licence or licences or None,
+        temperature=settings.temperature,
+        layout=settings.layout,
+    )
 
 
-def _survey_split(
-    settings: FileCorpus, store: TextStore | None, name: str, split: FilePair | Sequence[Path] | str
-) -> ParallelText:
-    """Read a split once; a large one is kept in the store."""
-    folder = settings.folder.expanduser()
+def _load_source(settings: SourceCorpusSettings, store: TextStore | None, *, hold_out_some: bool) -> Corpus:
+    """Open a corpus of one kind; ``hold_out_some`` says what its settings do not: whether to hold validation out."""
+    if isinstance(settings, BibleCorpus):
+        from locant.text.bible import load_bible  # which makes a Corpus
+
+        return load_bible(settings)
+    train, valid, test = (_read_split(settings, store, name) for name in ("train", "valid", "test"))
+    assert train is not None
+    size = settings.valid_size
+    if size is None:
+        size = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
+    if valid is None and size:
+        whole = train
+        train, valid = hold_out(whole, size)
+        if 2 * len(train) < len(whole):
+            different = len(np.unique(np.concatenate([facts["pair"] for facts in whole.open_facts()])))
+            if settings.valid_size is None:  # of a text that repeats itself so much, a share of what is different in it
+                train, valid = hold_out(whole, max(1, different // 20))
+            if not len(train):
+                raise DataError(
+                    f"The training text has {different} different pair(s), too few to hold out {size} for validation. "
+                    "Give 'valid', or a smaller 'valid_size'."
+                )
+    languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
+    if isinstance(settings, HuggingFaceCorpus):
+        description = f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
+    else:
+        files = settings.train
+        paths = [*files.source, *files.target] if isinstance(files, FilePair) else files
+        description = f"Local files {_shown(paths)}{'' if settings.folder == Path() else f' in {settings.folder}'}."
+    name = settings.name or f"{settings.kind} {languages}"
+    part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, test)
+    return Corpus(name, description, (part,), settings.licence)
+
+
+def _read_split(settings: FileCorpus, store: TextStore | None, name: str) -> ParallelText | None:
+    """Read a split once, if there is one; what a large one is known by is kept in the store."""
+    split, folder = getattr(settings, name), settings.folder.expanduser()
+    if split is None:
+        return None
     reader: TextFiles | DatasetSplit
     if isinstance(settings, HuggingFaceCorpus):
-        reader = open_dataset(settings, str(split))
+        reader = open_dataset(settings, split)
     else:
-        format: ParallelLines | Columns | JsonFields = ParallelLines()
+        format: LineFormat = partial(parallel_lines)
         if isinstance(settings, TsvCorpus):
-            format = Columns(settings.source_column, settings.target_column, settings.header)
+            format = partial(columns, settings.source_column, settings.target_column, settings.header)
         elif isinstance(settings, JsonlCorpus):
-            format = JsonFields(settings.source_field, settings.target_field)
+            format = partial(json_fields, settings.source_field, settings.target_field)
         sides = (split.source, split.target) if isinstance(split, FilePair) else (split,)
-        paths = ([folder / Path(path).expanduser() for path in side] for side in sides)
+        paths = ([folder / path.expanduser() for path in side] for side in sides)
         reader = TextFiles(tuple(zip(*paths, strict=True)), format)
     text = (store.open(reader) if store else None) or survey(reader.blocks)
     if not len(text):

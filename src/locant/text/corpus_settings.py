@@ -19,16 +19,12 @@ from locant.settings import Settings
 from locant.text.noise import NoiseSettings
 from locant.text.tokenizer_pair import Direction, LanguageLayout
 
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str | Path) else value
-
-
-Paths = Annotated[tuple[Path, ...], BeforeValidator(_as_list), Field(min_length=1)]
+_as_list = BeforeValidator(lambda value: [value] if isinstance(value, str | Path) else value)
+Paths = Annotated[tuple[Path, ...], _as_list, Field(min_length=1)]
 """One path or a list of paths; several files are read one after the other."""
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Names = Annotated[tuple[str, ...], _as_list, Field(min_length=1)]
 """One name or a list of names."""
-Directions = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Directions = Annotated[tuple[str, ...], _as_list]
 """One direction or a list of directions, such as ``en-de``."""
 
 
@@ -239,7 +235,12 @@ class MixtureSource(Settings):
     tag: str | None = None
 
     @model_validator(mode="after")
-    def _own_tag(self) -> Self:
+    def _check(self) -> Self:
+        if isinstance(self.corpus, BibleCorpus) and self.corpus.languages:
+            raise ValueError(
+                "the corpus has several languages, and a mixture has one pair of them; use kind 'languages', whose "
+                "pairs may be mixtures"
+            )
         if self.tag is not None and self.tag.split() != [self.tag]:
             raise ValueError(f"the tag '{self.tag}' must be one word without spaces, such as <bt>")
         if self.tag in _SPECIAL:
@@ -249,7 +250,7 @@ class MixtureSource(Settings):
 
 def _by_name(value: Any) -> Any:
     """Return names as a mapping to no weight of their own."""
-    names = _as_list(value)
+    names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return value
     twice = [name for name in names if names.count(name) > 1]
@@ -316,14 +317,13 @@ class MixtureCorpus(Settings):
 
     @model_validator(mode="after")
     def _stages_follow(self) -> Self:
-        limits = [stage.until for stage in self.stages]
-        if limits and limits[-1] is not None:
-            raise ValueError(f"the last stage lasts to the end of training, so leave out its until ({limits[-1]:g})")
-        ends = [limit for limit in limits[:-1] if limit is not None]
-        if len(ends) < len(limits[:-1]):
-            raise ValueError("every stage but the last needs 'until', the share of the budget at which it ends")
+        ends = [stage.until or 0 for stage in self.stages[:-1]]
         listed = ", ".join(f"{end:g}" for end in ends)
-        if len({end < 1 for end in ends}) > 1 or any(end == 1 or (end > 1 and end % 1) for end in ends):
+        if self.stages and self.stages[-1].until is not None:
+            raise ValueError("the last stage lasts to the end of training, so leave out its 'until'")
+        if not all(ends):
+            raise ValueError("every stage but the last needs 'until', the share of the budget at which it ends")
+        if not (all(end < 1 for end in ends) or all(end > 1 and end % 1 == 0 for end in ends)):
             raise ValueError(
                 f"stages end at {listed}; give shares of the budget, all below 1, or whole numbers of updates, above 1"
             )
@@ -356,6 +356,18 @@ class LanguagesCorpus(DirectionSettings):
     name: str | None = None
     licence: str | None = None
     pairs: tuple[PairCorpusSettings, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for number, pair in enumerate(self.pairs, start=1):
+            if isinstance(pair, BibleCorpus) and pair.languages:
+                raise ValueError(f"pair {number} has 'languages' itself; a pair has two languages")
+            if isinstance(pair, MixtureCorpus) and (pair.stages or pair.temperature != 1):
+                raise ValueError(
+                    f"pair {number} has stages or a temperature of its own, but text of all pairs is drawn together; "
+                    "leave them out, and give the temperature to the corpus of all languages"
+                )
+        return self
 
 
 CorpusSettings = Annotated[PairCorpusSettings | LanguagesCorpus, Field(discriminator="kind")]

@@ -11,10 +11,8 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +22,10 @@ from locant.errors import TrainingError
 from locant.text.cache import Encoded, Encoder, TokenCache, write_cache
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import RowNumbers, Rows
+from locant.text.tokenizer import UNK
 from locant.text.tokenizer_pair import TokenizerPair
-from locant.text.workers import usable_processes
+from locant.text.workers import SEVERAL_PROCESSES, usable_processes
 
-_SEVERAL_PROCESSES = 100_000
-"""Pairs of an epoch from which other processes are started."""
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
 
@@ -115,20 +112,19 @@ class TrainingEpochs:
     """The tokens of each epoch: rows drawn from a cache, tokenised again where sampling or noise is wanted.
 
     They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
-    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens. One
-    process of a training on each machine tokenises an epoch beside the cache, and all read it; of a large text, the
-    next one while they train on the one before.
+    A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens; so
+    does one with an unknown token, whose text is not in the cache. One process of a training on each machine tokenises
+    an epoch beside the cache, and all read it.
 
     Args:
-        cache: All training text in its usual segmentations; with sampling or noise written with ``keep_text``.
+        cache: All training text in its usual segmentations.
         samplers: Draw the rows of an epoch, one for each stage; by default every epoch has all rows.
         tokenizers: The tokenizers with which it was written, where it is tokenised again.
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
         noise: Of the sources of each part, or None; by default none has any.
         seed: Any non-negative integer.
         shared_by: The number of a machine in the training, of this process on the machine, and how many processes it
-            has, which ask for the same epochs in the same order.
-        processes: How many others this one lets tokenise at once; by default as many as there are cores for it.
+            has, which ask for the same epochs in ascending order.
     """
 
     def __init__(
@@ -141,17 +137,14 @@ class TrainingEpochs:
         noise: Sequence[NoiseSettings | None] = (),
         seed: int = 0,
         shared_by: tuple[int, int, int] = (0, 0, 1),
-        processes: int | None = None,
     ) -> None:
         self.cache, self._samplers = cache, samplers
-        self._ahead: threading.Thread | None = None
-        self._stopped = threading.Event()
-        self._anew = bool(alpha or any(noise))
-        if not self._anew:
+        self._stopped, self._folder = threading.Event(), None
+        if not (alpha or any(noise)):
             return
         assert tokenizers is not None
-        node, self._rank, self._world_size = shared_by
-        self._processes = processes
+        node, rank, world_size = shared_by
+        self._writes = rank == 0
         self._encoder = partial(
             _SamplingEncoder,
             tokenizers,
@@ -162,10 +155,12 @@ class TrainingEpochs:
             alpha=alpha,
             seed=seed,
         )
-        parent, shared = cache.folder.parent, self._world_size > 1
-        self._folder = parent / f"sampled-{node}" if shared else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
+        parent = cache.folder.parent
+        self._folder = (
+            parent / f"sampled-{node}" if world_size > 1 else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
+        )
         self._folder.mkdir(exist_ok=True)
-        if self._rank == 0:
+        if self._writes:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
@@ -174,82 +169,50 @@ class TrainingEpochs:
         return self.cache if rows is None else self.cache.select(rows)
 
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
+        """Return the tokens of an epoch; of those before it the last one stays.
 
         Raises:
             TrainingError: The training was interrupted.
         """
-        if not self._anew:
+        if self._folder is None:
             return self.drawn(epoch, stage)
-        if self._ahead:
-            self._ahead.join()
-        earlier = list(self._folder.iterdir())
-        folder = self._place(epoch, stage)
-        if self._rank == 0 and not folder.exists():
-            self._write(epoch, stage)
-        while not folder.exists():
-            if self._stopped.is_set():
-                raise TrainingError("The training has ended.")
-            time.sleep(0.05)
-        sampled = TokenCache(folder)
-        for old in earlier if self._rank == 0 else ():
-            # Another process may open the epoch before this one only now.
-            if old != folder and (self._world_size == 1 or int(old.name.strip(".").split(".")[0]) < epoch - 1):
+        folder = self._folder / f"{epoch}.{stage.number}"
+        if self._writes and not folder.exists():
+            for old in self._folder.glob(f"{epoch - 2}.*"):  # another process may open the last one only now
                 shutil.rmtree(old, ignore_errors=True)
-        if self._rank == 0 and len(self.cache) >= _SEVERAL_PROCESSES:
-
-            def work() -> None:
-                # Whatever goes wrong does so again, and is said, when the epoch is asked for.
-                with suppress(Exception):
-                    self._write(epoch + 1, stage, meanwhile=True)
-
-            self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
-            self._ahead.start()
-        return sampled
+            self._write(self.drawn(epoch, stage), epoch, folder)
+        while not folder.exists():
+            self._check()
+            time.sleep(0.05)
+        return TokenCache(folder)
 
     def open(self) -> None:
         """Begin to ask for epochs, for the first time or after an interruption."""
         self._stopped.clear()
 
     def interrupt(self) -> None:
-        """End what is waited for or done meanwhile, without waiting for the end.
+        """End what is waited for, without waiting for the end.
 
         When a training ends, the process that tokenises may have ended before it began an epoch that this one is
         reading ahead for.
         """
         self._stopped.set()
 
-    def close(self) -> None:
-        """End what is done meanwhile."""
-        self.interrupt()
-        if self._ahead:
-            self._ahead.join()
-        self._ahead = None
+    def _check(self, seen: int = 0) -> None:
+        if self._stopped.is_set():
+            raise TrainingError("The training has ended.")
 
-    def _place(self, epoch: int, stage: StagePlace) -> Path:
-        return self._folder / f"{epoch}.{stage.number}"
-
-    def _write(self, epoch: int, stage: StagePlace, *, meanwhile: bool = False) -> None:
-        """Tokenise an epoch into its folder."""
-        cache = self.drawn(epoch, stage)
-        ends = np.cumsum([part.pairs for part in cache.parts]).tolist()
+    def _write(self, drawn: TokenCache, epoch: int, folder: Path) -> None:
+        """Tokenise the rows of an epoch into a folder."""
+        ends = np.cumsum([part.pairs for part in drawn.parts]).tolist()
 
         def chunks(start: int, end: int) -> Iterator[Rows]:
             for first in range(start, end, _CHUNK):
-                yield cache.whole_rows(np.arange(first, min(first + _CHUNK, end)))
+                yield drawn.whole_rows(np.arange(first, min(first + _CHUNK, end)))
 
-        def go_on(seen: int) -> None:
-            if self._stopped.is_set():
-                raise TrainingError("The training has ended.")
-
-        write_cache(
-            list(map(chunks, [0, *ends[:-1]], ends)),
-            self._encoder(epoch=epoch),
-            self._place(epoch, stage),
-            processes=self._processes or (usable_processes() if len(cache) >= _SEVERAL_PROCESSES else 1),
-            meanwhile=meanwhile,
-            tell=go_on,
-        )
+        parts = list(map(chunks, [0, *ends[:-1]], ends))
+        processes = usable_processes() if len(drawn) >= SEVERAL_PROCESSES else 1
+        write_cache(parts, self._encoder(epoch=epoch), folder, processes=processes, tell=self._check)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,30 +227,27 @@ class _SamplingEncoder(Encoder):
 
     def __call__(self, task: tuple[int, int, Rows]) -> Encoded:
         number, part, rows = task
-        pairs = self.cache.texts(rows)
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        noise, prefixes = self.noise[part], self.prefixes[part]
-        # Of the chunk's seeds, 0 and 1 sample the sides.
-        noisy = add_noise(sources, noise, [self.seed, self.epoch, number, 2]) if noise else sources
-        changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
+        before = self.prefixes[part]
         sides = (
-            (noisy, changed, prefixes.source, self.cache.source, self.tokenizers.source),
-            (targets, [False] * len(pairs), prefixes.target[1:], self.cache.target, self.tokenizers.target),
+            (self.cache.source, before.source, self.tokenizers.source),
+            (self.cache.target, before.target[1:], self.tokenizers.target),
         )
         columns = []
-        for side, (texts, anew, before, usual, tokenizer) in enumerate(sides):
-            own: Sequence[list[int] | None]
+        for side, (column, prefix, tokenizer) in enumerate(sides):
+            usual = [column[row].tolist() for row in rows.tolist()]
+            texts = tokenizer.decode(usual)
+            # Of the chunk's seeds, 0 and 1 sample the sides.
+            if side == 0 and (noise := self.noise[part]):
+                texts = add_noise(texts, noise, [self.seed, self.epoch, number, 2])
             if self.alpha:
                 seed = int(np.random.SeedSequence([self.seed, self.epoch, number, side]).generate_state(1)[0])
-                own = tokenizer.encode_sampled(texts, alpha=self.alpha, seed=seed)
+                encoded = tokenizer.encode_sampled(texts, alpha=self.alpha, seed=seed)
             else:
-                encoded = iter(tokenizer.encode(list(compress(texts, anew)), threads=1))
-                own = [next(encoded) if one else None for one in anew]
-            fits = self.max_tokens - len(before)
+                encoded = tokenizer.encode(texts, threads=1)
             columns.append(
                 [
-                    usual[row].tolist() if ids is None or len(ids) >= fits else before + ids
-                    for row, ids in zip(rows.tolist(), own, strict=True)
+                    ids if UNK in ids or len(prefix) + len(others) >= self.max_tokens else prefix + others
+                    for ids, others in zip(usual, encoded, strict=True)
                 ]
             )
-        return self.packed(part, pairs, *columns)
+        return self.packed(part, *columns)

@@ -17,16 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import explaining_damage, open_output, read_json, replacing_folder, sealed, workplace, write_json
+from locant.files import (
+    explaining_damage,
+    file_digest,
+    open_output,
+    read_json,
+    replacing_folder,
+    sealed,
+    workplace,
+    write_json,
+)
 from locant.lazy import find_program
 from locant.text.cache import TokenCache
-from locant.text.columns import CheckedNumbers, write_checksums
 from locant.text.workers import in_order
 
 Links = set[tuple[int, int]]
 """Numbers of a source token and of a target token that belong together, from 0."""
 
 _COMMAND = "eflomal-align"
+_FILES = ("ends.npy", "links.npy")
 _PAIRS = 4096  # pairs that a process makes symmetric at a time
 
 
@@ -45,13 +54,14 @@ class TokenLinks:
     def __init__(self, folder: Path, pairs: int, made_from: str = "") -> None:
         about = read_json(folder / "links.json")
         with explaining_damage(folder / "links.json"):
-            known = about["pairs"] if about["made_from"] == made_from else None
-            self._ends, self._links = (
-                CheckedNumbers(path, np.load(path, mmap_mode="r"))
-                for path in (folder / "ends.npy", folder / "links.npy")
-            )
-            if known != pairs or len(self._ends) != pairs + 1 or self._ends[-1] != len(self._links):
+            if (about["pairs"], about["made_from"]) != (pairs, made_from):
                 raise ValueError("its links are of another text")
+            for name, digest in about.get("digests", {}).items():  # earlier versions wrote none
+                if file_digest(folder / name) != digest:
+                    raise ValueError(f"{name} is not what was written")
+            self._ends, self._links = (np.load(folder / name, mmap_mode="r") for name in _FILES)
+            if len(self._ends) != pairs + 1 or self._ends[-1] != len(self._links):
+                raise ValueError("its files do not belong together")
 
     def of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
         """Return the links of some pairs.
@@ -116,10 +126,10 @@ def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", proc
     if len(counts) != len(cache):
         raise DataError(f"eflomal aligned {len(counts)} pairs of the training text, which has {len(cache)}.")
     with replacing_folder(folder, "replace") as temporary:
-        for name, array in {"ends": np.cumsum([0, *counts]), "links": np.concatenate(links)}.items():
-            np.save(path := temporary / f"{name}.npy", array)
-            write_checksums(path, array)
-        about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"}
+        for name, array in zip(_FILES, (np.cumsum([0, *counts]), np.concatenate(links)), strict=True):
+            np.save(temporary / name, array)
+        digests = {name: file_digest(temporary / name) for name in _FILES}
+        about = {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal", "digests": digests}
         write_json(temporary / "links.json", sealed(about))
     return TokenLinks(folder, len(cache), made_from)
 

@@ -246,17 +246,17 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
             keep[np.array(kept["rows"], dtype=np.int64)] = False
     else:
         smallest = np.zeros(0, dtype=np.uint64)
-        for _, facts in text.blocks():
+        for facts in text.open_facts():
             smallest = np.unique(np.concatenate((smallest, facts["pair"])))[:size]
-        chosen: dict[Pair, None] = {}
+        found: list[Pair] = []
         start = 0
         for block, facts in text.blocks():
             inside = np.flatnonzero(among(facts["pair"], smallest))
             if len(inside):
-                chosen.update(dict.fromkeys(ChangedBlock(block, inside).read()))
+                found += ChangedBlock(block, inside).read()
                 keep[inside + start] = False
             start += len(facts)
-        held = list(chosen)
+        held = list(dict.fromkeys(found))
         if path:
             write_json(path, sealed({"rows": np.flatnonzero(~keep).tolist(), "pairs": held}))
     return text.select(keep, f"{text.digest}-{size}"), in_memory(held)

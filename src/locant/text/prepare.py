@@ -7,34 +7,28 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from locant.errors import CheckpointError, DataError
+from locant.errors import DataError
 from locant.files import explaining_damage, read_json, sealed, write_json
 from locant.text.cache import Encoder, TokenCache, write_cache
 from locant.text.cleaning import REASONS, TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, TrainingEpochs
-from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, ParallelText, concatenated
 from locant.text.store import FACTS_FILE, Progress, no_progress
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
 from locant.text.vocabulary import Pairs, train_tokenizers
-from locant.text.workers import usable_processes
+from locant.text.workers import SEVERAL_PROCESSES, usable_processes
 
 _logger = logging.getLogger("locant")
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
-_SEVERAL_PROCESSES = 100_000
-"""Pairs from which other processes are started, which takes a second."""
-_LEARNED = "learned.json"
-"""Says, until all is prepared, of what the tokenizers in the folder were learned."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +45,7 @@ class PreparedData:
         reports: What cleaning removed, by the name of the part.
         fingerprint: Identifies the text and the settings from which all this was made.
         sampling: The subword sampling of the tokenizer settings.
-        weights: How often the parts are drawn in each stage, see :func:`~locant.text.epochs.sampling_shares`.
-        temperature: Likewise.
-        noise: Of the sources of each part in training, or None.
+        corpus: What all this was made from.
     """
 
     tokenizers: TokenizerPair
@@ -64,9 +56,7 @@ class PreparedData:
     reports: dict[str, CleaningReport]
     fingerprint: str
     sampling: float
-    weights: list[tuple[float, ...]]
-    temperature: float
-    noise: list[NoiseSettings | None]
+    corpus: Corpus
 
     @property
     def report(self) -> CleaningReport:
@@ -90,14 +80,14 @@ class PreparedData:
             rank: The number of this process on it, from 0.
             processes: How many it has, which share the work of sampling.
         """
-        samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
+        corpus = self.corpus
         return TrainingEpochs(
             self.train,
-            samplers,
+            [RowSampler(self.sizes, weights, corpus.temperature, seed=seed) for weights in corpus.weights],
             tokenizers=self.tokenizers,
             alpha=self.sampling,
             seed=seed,
-            noise=self.noise,
+            noise=[part.noise for part in corpus.parts],
             shared_by=(node, rank, processes),
         )
 
@@ -134,7 +124,7 @@ def prepare(
     Raises:
         DataError: Nothing is left of the training text; or, with ``resume``, the folder was prepared from another text
             or other settings.
-        ConfigError: The vocabulary size does not suit the text.
+        ConfigError: The vocabulary has no room for the characters of the text.
         CheckpointError: The disk is full or not writable.
     """
     fingerprint = _fingerprint(corpus, cleaning, tokenizer, max_tokens)
@@ -154,6 +144,8 @@ def prepare(
     if reusable and known == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
+        train.check()
+        valid.check()
     else:
         if resume and (known or made_before) not in (None, fingerprint):
             raise DataError(
@@ -161,25 +153,19 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
-        progress("cleaning", 0.0)
         texts, reports = list[ParallelText](), list[CleaningReport]()
-
-        def tell(share: float) -> None:
-            progress("cleaning", (len(texts) + share) / len(corpus.parts))
-
-        for part in corpus.parts:
+        for number, part in enumerate(corpus.parts):
+            progress("cleaning", number / len(corpus.parts))
             text, report = part.train, CleaningReport(0, dict.fromkeys(REASONS.values(), 0))
             if not part.zero_shot:
                 of = part.name if len(corpus.parts) > 1 else ""
-                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of, tell=tell)
+                text, report = clean(part.train, held_out(corpus, part), cleaning, of=of)
             texts.append(text)
             reports.append(report)
         if make_tokenizers:
             tokenizers = make_tokenizers(concatenated(texts))
         else:
-            learning = partial(progress, "learning the vocabulary")
-            learning(0.0)
-            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint, learning)
+            tokenizers = _learned(corpus, texts, tokenizer, partial(progress, "learning the vocabulary"))
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         tagged = [
@@ -189,9 +175,9 @@ def prepare(
         total = sum(map(len, texts))
         train = write_cache(
             [text.open_blocks() for text in texts],
-            Encoder(tokenizers, max_tokens, tagged, tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)),
+            Encoder(tokenizers, max_tokens, tagged),
             cache / "train",
-            processes=processes or (usable_processes() if total >= _SEVERAL_PROCESSES else 1),
+            processes=processes or (usable_processes() if total >= SEVERAL_PROCESSES else 1),
             made_from=[fingerprint, tokenizers.digest, [size for text in texts for size in text.sizes]],
             tell=lambda seen: progress("tokenising", min(1.0, seen / total)),
         )
@@ -215,7 +201,6 @@ def prepare(
                     "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
                 )
         write_json(record, sealed({"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]}))
-        (cache / _LEARNED).unlink(missing_ok=True)
     for part in corpus.parts:
         if part.train.folder:
             (part.train.folder / FACTS_FILE).unlink(missing_ok=True)
@@ -228,26 +213,15 @@ def prepare(
         reports={part.name: report for part, report in zip(corpus.parts, reports, strict=True)},
         fingerprint=fingerprint,
         sampling=tokenizer.sampling,
-        weights=corpus.weights,
-        temperature=corpus.temperature,
-        noise=[part.noise for part in corpus.parts],
+        corpus=corpus,
     )
 
 
 def _learned(
-    corpus: Corpus,
-    texts: Sequence[ParallelText],
-    settings: TokenizerSettings,
-    folder: Path,
-    fingerprint: str,
-    tell: Callable[[float], None],
+    corpus: Corpus, texts: Sequence[ParallelText], settings: TokenizerSettings, tell: Callable[[float], None]
 ) -> TokenizerPair:
-    """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
-    note = folder / "cache" / _LEARNED
-    with suppress(CheckpointError):
-        known, tokenizers = read_json(note), TokenizerPair.load(folder)
-        if known == {"fingerprint": fingerprint, "tokenizers": tokenizers.digest}:
-            return tokenizers
+    """Return tokenizers learned from the text."""
+    tell(0.0)
     seen: set[tuple[str | None, str | None]] = set()
     used = []
     for part, text in zip(corpus.parts, texts, strict=True):
@@ -256,13 +230,16 @@ def _learned(
             used.append(text)
         if len(text):
             seen.add((part.source_language, part.target_language))
-    layout = corpus.layout or "fairseq"
     # It is read twice where it is large, and learning takes about as long as that.
     text = concatenated(used).telling(tell, readings=3 if settings.joint else 5)
-    tokenizers = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
-    tokenizers.save(folder)
-    write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
-    return tokenizers
+    layout = corpus.layout or "fairseq"
+    found = train_tokenizers(text, settings, tags=corpus.tags, languages=corpus.languages, layout=layout)
+    size = max(found.source.vocab_size, found.target.vocab_size)
+    if size < settings.vocab_size:
+        _logger.warning(
+            f"tokenizer.vocab_size is {settings.vocab_size:,}, but the training text fills {size:,} tokens alone."
+        )
+    return found
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
@@ -294,7 +271,7 @@ def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: Tokenize
     if corpus.tags:
         made_from["tags"] = [part.tag for part in corpus.parts]
     if any(part.noise for part in corpus.parts):
-        made_from["keep_text"] = True
+        made_from["keep_text"] = True  # as earlier versions called it, so that their runs go on
     if corpus.layout is not None:
         made_from["layout"] = corpus.layout
         made_from["directions"] = [(part.source_language, part.target_language) for part in corpus.parts]

@@ -11,7 +11,7 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -66,7 +66,7 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises:
         DataError: The file is missing, unreadable or not UTF-8, or a line is too long (with its number).
     """
-    for block in _blocks((path,), ParallelLines()):
+    for block in _blocks((path,), partial(parallel_lines)):
         yield from block.lines()
 
 
@@ -112,7 +112,7 @@ class LineBlock(NamedTuple):
         Raises:
             DataError: The lines are not UTF-8, or without the expected columns or fields.
         """
-        return list(self.format.parse(self))
+        return list(self.format(self))
 
     def lines(self, file: int = 0) -> list[str]:
         """Return the lines of one file.
@@ -125,66 +125,49 @@ class LineBlock(NamedTuple):
         except UnicodeDecodeError:
             lines = self.data[file].split(b"\n")
             return [decode_line(line, self.names[file], number) for number, line in enumerate(lines, self.first)]
-        found = text.split("\n")
-        if not found[-1]:
-            found.pop()
+        found = text.removesuffix("\n").split("\n")
         if "\r" in text:
             found = [line.removesuffix("\r") for line in found]
-        if self.first == 1 and found:
+        if self.first == 1:
             found[0] = found[0].removeprefix("\ufeff")
         return found
 
 
-@dataclass(frozen=True)
-class ParallelLines:
-    """Two files, line by line translations."""
-
-    def parse(self, block: LineBlock) -> Iterable[Pair]:
-        """Return the pairs of a block."""
-        return zip(block.lines(0), block.lines(1), strict=True)
+LineFormat = partial[Iterable[Pair]]
+"""A function that makes sentence pairs of a block of lines, with all arguments but the block."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Two columns, numbered from 1, of tab-separated files; quotation marks have no special meaning."""
-
-    source: int
-    target: int
-    header: bool
-
-    def parse(self, block: LineBlock) -> Iterable[Pair]:
-        """Return the pairs of a block."""
-        needed = max(self.source, self.target)
-        for number, line in enumerate(block.lines(), start=block.first):
-            if self.header and number == 1:
-                continue
-            columns = line.split("\t")
-            if len(columns) < needed:
-                raise DataError(
-                    f"{block.names[0]}, line {number}: found {len(columns)} tab-separated column(s), but column "
-                    f"{needed} is needed."
-                )
-            yield columns[self.source - 1], columns[self.target - 1]
+def parallel_lines(block: LineBlock) -> Iterable[Pair]:
+    """Return the pairs of two files, line by line translations."""
+    return zip(block.lines(0), block.lines(1), strict=True)
 
 
-@dataclass(frozen=True)
-class JsonFields:
-    """Two fields of one JSON object a line; dots descend. Blank lines are skipped."""
+def columns(source: int, target: int, header: bool, block: LineBlock) -> Iterable[Pair]:
+    """Yield two columns, numbered from 1, of tab-separated lines; quotation marks have no special meaning."""
+    needed = max(source, target)
+    for number, line in enumerate(block.lines(), start=block.first):
+        if header and number == 1:
+            continue
+        found = line.split("\t")
+        if len(found) < needed:
+            raise DataError(
+                f"{block.names[0]}, line {number}: found {len(found)} tab-separated column(s), but column {needed} is "
+                "needed."
+            )
+        yield found[source - 1], found[target - 1]
 
-    source: str
-    target: str
 
-    def parse(self, block: LineBlock) -> Iterable[Pair]:
-        """Return the pairs of a block."""
-        for number, line in enumerate(block.lines(), start=block.first):
-            if not line.strip():
-                continue
-            where = f"{block.names[0]}, line {number}"
-            try:
-                row = parse_json(line)
-            except ValueError as error:
-                raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
-            yield _field_of(row, self.source, where), _field_of(row, self.target, where)
+def json_fields(source: str, target: str, block: LineBlock) -> Iterable[Pair]:
+    """Yield two fields of one JSON object a line; dots descend. Blank lines are skipped."""
+    for number, line in enumerate(block.lines(), start=block.first):
+        if not line.strip():
+            continue
+        where = f"{block.names[0]}, line {number}"
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
+        yield _field_of(row, source, where), _field_of(row, target, where)
 
 
 def _field_of(row: Any, name: str, where: str) -> str:
@@ -207,10 +190,6 @@ def _fields(row: Any, prefix: str = "") -> list[str]:
     if not isinstance(row, Mapping):
         return [prefix.removesuffix(".")] if prefix else []
     return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
-
-
-LineFormat = ParallelLines | Columns | JsonFields
-"""How lines say sentence pairs."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +215,7 @@ class TextFiles:
     def made_from(self) -> dict[str, Any]:
         """Return which files these are, in plain data that changes when one of them is written."""
         found = [[[str(path.absolute()), *_version(path)] for path in paths] for paths in self.paths]
-        return {"files": found, "format": [type(self.format).__name__, asdict(self.format)]}
+        return {"files": found, "format": [self.format.func.__name__, *self.format.args]}
 
 
 def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
@@ -245,7 +224,7 @@ def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pai
     Raises:
         DataError: A file cannot be read, or two corresponding files have different numbers of lines.
     """
-    for block in TextFiles(tuple(zip(sources, targets, strict=True)), ParallelLines()).blocks():
+    for block in TextFiles(tuple(zip(sources, targets, strict=True)), partial(parallel_lines)).blocks():
         yield from block.read()
 
 
@@ -309,7 +288,7 @@ class DatasetSplit:
             yield MemoryBlock(pairs)
 
     def text_size(self) -> int:
-        """Return the bytes of the fields in memory."""
+        """Return the bytes of the rows in memory."""
         return int(self.rows.data.nbytes)
 
     def made_from(self) -> dict[str, Any]:
@@ -322,7 +301,7 @@ def open_dataset(settings: HuggingFaceCorpus, split: str) -> DatasetSplit:
 
     Raises:
         MissingExtraError: The package `datasets` is not installed.
-        DataError: The dataset, configuration, split or field does not exist or cannot be fetched.
+        DataError: The dataset, configuration or split does not exist or cannot be fetched.
     """
     datasets = require_package("datasets", "A corpus of kind 'huggingface'")
     name, local = settings.dataset, settings.folder.expanduser() / Path(settings.dataset).expanduser()
@@ -333,12 +312,4 @@ def open_dataset(settings: HuggingFaceCorpus, split: str) -> DatasetSplit:
     # The library and the network code below it raise errors of many unrelated classes.
     except Exception as error:
         raise DataError(f"The dataset '{name}' (split '{split}') cannot be loaded: {error}") from error
-    fields = (settings.source_field, settings.target_field)
-    columns = sorted({field.split(".")[0] for field in fields})
-    for column in columns:
-        if column not in loaded.column_names:
-            raise DataError(
-                f"The dataset '{name}' has no field '{column}'.{nearest(column, loaded.column_names)} "
-                f"Fields found: {', '.join(loaded.column_names)}."
-            )
-    return DatasetSplit(f"Dataset '{name}', split '{split}'", fields, loaded.select_columns(columns))
+    return DatasetSplit(f"Dataset '{name}', split '{split}'", (settings.source_field, settings.target_field), loaded)

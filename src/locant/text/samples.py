@@ -18,13 +18,12 @@ import numpy as np
 from locant.errors import DataError, MissingExtraError
 from locant.languages import english_name, language_identifier, parse_language, script_of
 from locant.text.cleaning import CleaningSettings, clean
-from locant.text.corpus import Corpus, CorpusPart
-from locant.text.corpus_settings import CorpusSettings, FilesCorpus, LanguagesCorpus, MixtureCorpus, TsvCorpus
+from locant.text.corpus import Corpus
+from locant.text.corpus_settings import CorpusSettings, FilesCorpus
 from locant.text.pairs import ChangedBlock, MemoryBlock, Pair, ParallelText, in_memory, split_words
-from locant.text.readers import read_lines
 from locant.text.tokenizer import TokenizerSettings
 from locant.text.tokenizer_pair import TokenizerPair
-from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
+from locant.text.vocabulary import train_tokenizers
 
 _logger = logging.getLogger("locant")
 
@@ -139,11 +138,7 @@ def token_statistics(
         ConfigError: The vocabulary is smaller than the characters of the text need.
         DataError: The text has no sentence to learn from.
     """
-    while tokenizers is None:
-        try:
-            tokenizers = train_tokenizers(statistics.sample, settings)
-        except VocabularyTooLargeError as error:  # of one side; the other's limit may be lower still
-            settings = settings.model_copy(update={"vocab_size": error.largest})
+    tokenizers = tokenizers or train_tokenizers(statistics.sample, settings)
     lengths = [
         [len(ids) + 1 for ids in tokenizer.encode([pair[side] for pair in statistics.sample])]
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target))
@@ -165,9 +160,9 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
         settings: What it was opened from.
         tell: Whether to log what was found, and how to say it where it was not.
     """
-    if corpus.layout is not None or not corpus.parts or (corpus.source_language and corpus.target_language):
+    if corpus.layout is not None or (corpus.source_language and corpus.target_language):
         return corpus
-    pairs = [pair for part in corpus.parts for pair in islice(part.train, _UNNAMED)][:_UNNAMED]
+    pairs = list(islice(corpus.train, _UNNAMED))
     found: dict[str, Any] = {}
     said, messages = list[str](), list[str]()
     for place, side in enumerate(("source", "target")):
@@ -176,17 +171,16 @@ def with_found_languages(corpus: Corpus, settings: CorpusSettings, *, tell: bool
             continue
         files = getattr(settings.train, side) if isinstance(settings, FilesCorpus) else ()
         texts = [pair[place] for pair in pairs]
-        code, how = _by_name(files, texts), "by the name of its file"
-        if not code:
-            code, how = _by_text(texts), "by its text"
-        if code:
-            found[key] = code
-            said.append(f"{side} {code} ({how})")
+        if code := _by_name(files, texts):
+            said.append(f"{side} {code} (by the name of its file)")
+        elif code := _by_text(texts):
+            said.append(f"{side} {code} (by its text)")
         else:
             messages.append(
                 f"The {side} language is not known, which serving and some exports need: name it with "
                 f"--{side}-language CODE (corpus.{key})."
             )
+        found[key] = code
     if said:
         messages.append(f"Languages: {', '.join(said)}. Others are named with --source-language and --target-language.")
     for message in messages if tell and os.environ.get("RANK", "0") == "0" else ():
@@ -220,12 +214,12 @@ class Doubt:
 
     Attributes:
         code: What it is.
-        where: The part of the corpus and the side, or the file.
+        where: The part of the corpus and the side.
         share: Of the pairs that were looked at, 0 to 1.
         found: An example, or the language that was found.
     """
 
-    code: Literal["copies", "no-letters", "columns", "tokenised", "lower-case", "language"]
+    code: Literal["copies", "no-letters", "tokenised", "lower-case", "language"]
     where: str
     share: float
     found: str = ""
@@ -239,8 +233,6 @@ class Doubt:
             "Give translations as the target, or leave such pairs out.",
             "no-letters": f"{share} of the sentences have no letters, as in '{self.found:.40}'. Of a TSV other columns "
             "may be meant: corpus.source_column and corpus.target_column.",
-            "columns": f"{share} of the lines have more tabs than most, as '{self.found:.40}', so their sentences may "
-            "be cut or be those of other columns. Remove tabs within sentences.",
             "tokenised": f"{share} of the sentences are tokenised or escaped, as in '{self.found:.60}'. The model "
             "then wants such text and writes it. Train it on plain text.",
             "lower-case": f"{share} of the sentences have no capital letters. The model then knows none: set "
@@ -250,51 +242,28 @@ class Doubt:
         return f"{self.where}: {what[self.code]}"
 
 
-def corpus_doubts(settings: CorpusSettings, corpus: Corpus, *, lowercase: bool = False) -> list[Doubt]:
+def corpus_doubts(corpus: Corpus, *, lowercase: bool = False) -> list[Doubt]:
     """Return what is doubtful about the training text of a corpus, from the first of its pairs.
 
     Args:
-        settings: Of the corpus.
-        corpus: The same, opened.
+        corpus: The opened corpus.
         lowercase: Whether the text is brought to lower case anyway.
 
     Raises:
         DataError: A file can be read no more.
     """
     found: list[Doubt] = []
-    waiting: list[Any] = [settings]
-    while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, MixtureCorpus):
-            waiting += [source.corpus for source in one.sources.values()]
-        elif isinstance(one, LanguagesCorpus):
-            waiting += one.pairs
-        elif isinstance(one, TsvCorpus):
-            for file in one.train:
-                path = one.folder.expanduser() / file.expanduser()
-                lines = list(islice(read_lines(path), _LOOKED_AT))
-                usual = Counter(line.count("\t") for line in lines).most_common(1)[0][0]
-                more = [line for line in lines if line.count("\t") > usual]
-                if more and len(lines) >= _FEWEST:
-                    found.append(Doubt("columns", str(path), len(more) / len(lines), more[0].replace("\t", " | ")))
     for part in corpus.parts:
         pairs = list(islice(part.train, _LOOKED_AT))
-        if len(pairs) >= _FEWEST:
-            found += _of_part(part, pairs, lowercase)
+        if len(pairs) < _FEWEST:
+            continue
+        copies = sum(source == target for source, target in pairs) / len(pairs)
+        if copies >= 1 / 3 and not part.noise:
+            found.append(Doubt("copies", part.name, copies))
+        sources, targets = zip(*pairs, strict=True)
+        found += _of_side(f"{part.name}, source", part.source_language, sources, lowercase)
+        found += _of_side(f"{part.name}, target", part.target_language, targets, lowercase)
     return found
-
-
-def _of_part(part: CorpusPart, pairs: Sequence[Pair], lowercase: bool) -> Iterator[Doubt]:
-    copies = sum(source == target for source, target in pairs) / len(pairs)
-    if copies >= 1 / 3 and not part.noise:
-        yield Doubt("copies", part.name, copies)
-    languages = part.source_language, part.target_language
-    sides: list[Doubt] = []
-    for side, language, texts in zip(("source", "target"), languages, zip(*pairs, strict=True), strict=True):
-        sides += _of_side(f"{part.name}, {side}", language, texts, lowercase)
-    both = {doubt.code for doubt in sides if [other.code for other in sides].count(doubt.code) > 1} - {"language"}
-    yield from (doubt for doubt in sides if doubt.code not in both)
-    yield from (replace(next(one for one in sides if one.code == code), where=part.name) for code in sorted(both))
 
 
 def _of_side(where: str, language: str | None, texts: Sequence[str], lowercase: bool) -> Iterator[Doubt]:

@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from locant.errors import CheckpointError
-from locant.lazy import require_package
+from locant.lazy import optional_package, require_package
 
-_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+sentencepiece = optional_package("sentencepiece", "Cutting text into subwords")
 
 
 def model_type(model: bytes) -> str:
-    """Return how a serialised SentencePiece model cuts text: ``unigram``, ``bpe``, ``word`` or ``char``.
-
-    It is read without the package ``protobuf``: field 3 (``model_type``) of field 2 (``trainer_spec``).
+    """Return how a serialised SentencePiece model cuts text: ``unigram``, ``bpe``, or ``word or char``.
 
     Args:
         model: A model that SentencePiece has loaded.
     """
-    found = 1
-    for field, settings in _fields(model):
-        if field == 2 and isinstance(settings, bytes):
-            found = next((kind for key, kind in _fields(settings) if key == 3 and isinstance(kind, int)), 1)
-    return _TYPES.get(found, f"number {found}")
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of the fields of a protocol buffer: integers, and the bytes of everything else."""
-    place = 0
-
-    def number() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        field, kind = divmod(number(), 8)
-        if kind == 0:
-            yield field, number()
-        else:
-            size = number() if kind == 2 else {1: 8, 5: 4}[kind]
-            yield field, message[place : place + size]
-            place += size
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    with suppress(RuntimeError, ValueError):  # of these kinds a unigram model alone knows the best few, ...
+        processor.nbest_encode("a", nbest_size=2)
+        return "unigram"
+    with suppress(RuntimeError, ValueError):  # ... and a BPE model can draw at random too
+        processor.encode("a", enable_sampling=True, nbest_size=-1, alpha=0.0)
+        return "bpe"
+    return "word or char"
 
 
 def model_proto(model: bytes, what: str = "The tokenizer model", *, extending: bool = False) -> Any:

@@ -34,9 +34,9 @@ def encode_with_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[
     subwords has the span of the whole word.
     """
     found = []
-    for text, subwords in zip(texts, tokenizer.encode_with_places(texts), strict=True):
+    for text, (ids, places) in zip(texts, tokenizer.encode_with_places(texts), strict=True):
         locate = Locator(text, tokenizer.normalize(text))
-        found.append(([index for index, _, _ in subwords], [locate(begin, end) for _, begin, end in subwords]))
+        found.append((ids, [locate(begin, end) for begin, end in places]))
     return found
 
 

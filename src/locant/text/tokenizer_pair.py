@@ -46,12 +46,6 @@ Side = Literal["source", "target"]
 LanguageLayout = Literal["fairseq", "marian"]
 """How language tokens are named and where they are, see :class:`LanguageTokens`."""
 
-_PLACES: dict[LanguageLayout, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
-    "fairseq": (("source",), ("target",)),
-    "marian": (("target",), ()),
-}
-"""Whose language's tokens are before the source, and after what the decoder reads first, by layout."""
-
 
 class LanguageTokens(Settings):
     """The id of each language's token, and where these tokens are.
@@ -74,12 +68,12 @@ class LanguageTokens(Settings):
     @property
     def places(self) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
         """Whose language's tokens are before the source, and after the id that the decoder reads first."""
-        return _PLACES[self.layout]
+        return (("source",), ("target",)) if self.layout == "fairseq" else (("target",), ())
 
     @property
     def takes_source(self) -> bool:
         """Whether the model is told the source language."""
-        return any("source" in place for place in self.places)
+        return self.layout == "fairseq"
 
     def prefixes(self, source: str | None, target: str | None) -> Prefixes:
         """Return what tells the model its languages.
@@ -91,14 +85,11 @@ class LanguageTokens(Settings):
         Raises:
             ConfigError: A language is missing or unknown, or the model cannot be told its source language.
         """
-        before, after = self.places
-        if source is not None and not self.takes_source:
+        if self.takes_source:
+            return Prefixes([self._id("source", source)], [EOS, self._id("target", target)])
+        if source is not None:
             raise ConfigError("The model is told the target language alone. Leave the source language out.")
-        named: dict[Side, str | None] = {"source": source, "target": target}
-        return Prefixes(
-            [self._id(side, named[side]) for side in before],
-            [self.decoder_start, *(self._id(side, named[side]) for side in after)],
-        )
+        return Prefixes([self._id("target", target)], [BOS])
 
     def told(self, source: str | None, target: str | None) -> dict[str, str]:
         """Return those languages of a direction that the model is told, by side."""

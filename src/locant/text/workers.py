@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
-import subprocess
 import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, TypeVar
 
 from locant.errors import LocantError
@@ -23,10 +22,10 @@ from locant.runtime import granted_cores
 T = TypeVar("T")
 R = TypeVar("R")
 
+SEVERAL_PROCESSES = 100_000
+"""Pairs from which other processes are started, which takes a second."""
 _AHEAD = 2
 """Tasks for each process that wait for it, or whose results wait for those before them."""
-_NICE = 10
-"""How far behind others processes are that work meanwhile."""
 
 
 def usable_processes() -> int:
@@ -34,9 +33,7 @@ def usable_processes() -> int:
     return granted_cores()
 
 
-def in_order(
-    work: Callable[[T], R], tasks: Iterable[T], processes: int = 1, *, meanwhile: bool = False
-) -> Generator[R, None, None]:
+def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> Generator[R, None, None]:
     """Yield the result of each task, in their order, whatever the number of processes.
 
     With one process all is done here. Otherwise each is a Python of its own that imports what the work needs and
@@ -46,12 +43,11 @@ def in_order(
         work: What is done; it and the tasks can be pickled.
         tasks: Read one after the other.
         processes: How many work at once.
-        meanwhile: Whether this process has something better to do: even one works apart, and they give way to others.
 
     Raises:
         LocantError: A process ended before its work was done.
     """
-    if processes == 1 and not meanwhile:
+    if processes == 1:
         collects = gc.isenabled()
         for task in tasks:
             gc.disable()  # it looks at the many small objects of a text in vain
@@ -62,89 +58,57 @@ def in_order(
                     gc.enable()
             yield found
         return
-    mine, workers = threading.local(), list[_Worker]()
-
-    def done_by_one(task: T) -> Any:
-        if not hasattr(mine, "worker"):
-            mine.worker = _Worker(work, _NICE if meanwhile else 0)
-            workers.append(mine.worker)
-        return mine.worker.result_of(task)
-
-    threads = ThreadPoolExecutor(processes)
+    pool = ProcessPoolExecutor(processes, _Context(), _begin, (work,))
     try:
         waiting = deque[Future[Any]]()
         for task in tasks:
-            waiting.append(threads.submit(done_by_one, task))
+            waiting.append(pool.submit(_do, task))
             if len(waiting) > _AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool:
+        raise LocantError(
+            "A process that prepared text was ended. Where memory is short, let fewer of them work at once; what is "
+            "finished is kept."
+        ) from None
     finally:
-        threads.shutdown(cancel_futures=True)
-        for worker in workers:
-            worker.end()
+        pool.shutdown(cancel_futures=True)
 
 
-class _Worker:
-    """A process that does one task after the other."""
-
-    def __init__(self, work: Callable[[Any], Any], niceness: int) -> None:
-        path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from locant.text.workers import serve; serve({niceness})"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        )
-        self._work: Any = work
-
-    def result_of(self, task: Any) -> Any:
-        tasks, results = self._process.stdin, self._process.stdout
-        assert tasks is not None
-        assert results is not None
+class _Process(SpawnProcess):
+    def start(self) -> None:
+        # Its main module would be imported again, and a script that calls may have no guard against that.
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
         try:
-            if self._work is not None:
-                pickle.dump(self._work, tasks, protocol=pickle.HIGHEST_PROTOCOL)
-                self._work = None
-            pickle.dump(task, tasks, protocol=pickle.HIGHEST_PROTOCOL)
-            tasks.flush()
-            succeeded, found = pickle.load(results)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            code = self._process.wait()
-            how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            raise LocantError(
-                f"A process that prepared text was ended {how}. Where memory is short, let fewer of them work at "
-                "once; what is finished is kept."
-            ) from None
-        if succeeded:
-            return found
-        raise found
-
-    def end(self) -> None:
-        self._process.kill()
-        with suppress(OSError):
-            self._process.communicate()
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
 
 
-def serve(niceness: int) -> None:
-    """Do the tasks that come by standard input until there are no more; what a worker process runs."""
-    if niceness and hasattr(os, "nice"):
-        os.nice(niceness)
+class _Context(SpawnContext):
+    Process = _Process
+
+
+_work: Callable[[Any], Any]
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    """Begin as a process that works for another one."""
+    global _work
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
-    tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not be between results
-    # Whoever was killed while it sent a task has cut it short.
-    with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
-        work = pickle.load(tasks)
-        while True:
-            task = pickle.load(tasks)
-            answer: tuple[bool, Any]
-            try:
-                answer = True, work(task)
-            except LocantError as error:
-                answer = False, error
-            except Exception:
-                answer = False, RuntimeError(f"in a process that prepares text:\n{traceback.format_exc()}")
-            pickle.dump(answer, results, protocol=pickle.HIGHEST_PROTOCOL)
-            results.flush()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _do(task: Any) -> Any:
+    return _work(task)

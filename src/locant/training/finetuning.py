@@ -26,9 +26,8 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.text import UNK, Corpus, TokenizerPair, TokenizerSettings
-from locant.text.new_subwords import ExtendedTokenizers, extend_tokenizers
 from locant.text.sentencepiece_model import model_proto
-from locant.text.vocabulary import Pairs
+from locant.text.vocabulary import ExtendedTokenizers, Pairs, extend_tokenizers
 from locant.training import parallel
 from locant.training.before_after import measure_before, named_test
 from locant.training.checkpoint import (

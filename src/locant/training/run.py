@@ -291,7 +291,7 @@ class Run:
             self.recipe, self.corpus = self.finetuning.recipe, self.finetuning.corpus
         self.doubts: list[Doubt] = []
         if parallel.rank() == 0:
-            self.doubts = corpus_doubts(recipe.corpus, self.corpus, lowercase=self.recipe.tokenizer.lowercase)
+            self.doubts = corpus_doubts(self.corpus, lowercase=self.recipe.tokenizer.lowercase)
         if not self.resume:
             _warn(*(doubt.sentence for doubt in self.doubts))
 
@@ -429,7 +429,7 @@ class Run:
         batches, waste = summarize_plan(
             first.source.lengths, first.target.lengths, self.recipe.batches, seed=self.recipe.seed, epoch=0
         )
-        stages = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+        stages = [sampling_shares(data.sizes, weights, self.corpus.temperature) for weights in self.corpus.weights]
         columns = {"source": data.train.source.lengths, "target": data.train.target.lengths}
         parts, end = [], 0
         for number, (part, rows) in enumerate(zip(self.corpus.parts, data.train.parts, strict=True)):

@@ -17,7 +17,7 @@ from locant.kernels.library import build_all
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.runtime import attention_of_any_shape, explaining_memory
-from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
+from locant.text import PAD, Batch, BatchStream, MixtureStage, StagePlace, prefetch
 from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
@@ -78,7 +78,7 @@ class Trainer:
         settings: TrainingSettings,
         *,
         batches: BatchStream,
-        stages: Sequence[CorpusStage] = (),
+        stages: Sequence[MixtureStage] = (),
         validate: Validate,
         publish: Callable[[EncoderDecoder[Any]], None],
         callback: TrainingCallback,
@@ -232,7 +232,7 @@ class Trainer:
 
         def due() -> int:
             """Return the stage that the next batch is of; none is gone back to."""
-            over = [stage.settings.ends(self.loop.used(), self.progress.step) for stage in self.stages]
+            over = [stage.ends(self.loop.used(), self.progress.step) for stage in self.stages]
             return max(self.progress.stage, over.index(False) if over else 0)
 
         while True:
