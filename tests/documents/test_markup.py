@@ -91,8 +91,7 @@ def test_translations_cannot_become_markup(source):
         ("a &lt; b &amp; c > d & R&D", "A &lt; B & C > D & R&D"),
         ("<ruby>ein<rp>(</rp><rt>x</rt><rp>)</rp></ruby> Ball", "<ruby>EIN<rp>(</rp><rt>x</rt><rp>)</rp></ruby> BALL"),
         ("<ruby>ein<rt>x</ruby> Ball<rt>y</rt>", "<ruby>EIN<rt>x</ruby> BALL<rt>y</rt>"),
-        ("<p translate='NO'>a <b translate>c</b> d</p>", "<p translate='NO'>a <b translate>C</b> d</p>"),
-        ("<i class=notranslate>a <b class=translate>c</b></i>", "<i class=notranslate>a <b class=translate>C</b></i>"),
+        ("<p translate='NO'>a <p>b</p> c</p><p>d</p>", "<p translate='NO'>a <p>b</p> c</p><p>D</p>"),
         ("<code translate=yes>a</code>", "<code translate=yes>A</code>"),
         ("Hallo, <!-- -->Ball<!-- c -->!", "HALLO, <!-- -->BALL<!-- c -->!"),
         (

@@ -79,9 +79,9 @@ _BLOCK = re.compile(
 _STEP = 1_000  # characters
 _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
 
-# What is shown as something else, and signs that are markup somewhere, or where a line begins.
-_READ = re.compile(r"\\(?=[!-/:-@\[-`{-~]|\Z)|&(?=#?\w{1,32};)")
-_SIGN = re.compile(r"[\\`*_~\[\]<&$|{}#^=+]|(?<=\{)%|!(?=\[)|^[ \t]*(?:[-!?>:]|\d{1,9}[.)])", re.MULTILINE)
+# Signs that are markup somewhere, or where a line begins.
+_SIGN = re.compile(r"[\\`*_~\[\]<&$|{#^=+]|(?<=\{)%|!(?=\[)|^[ \t]*[-!?>:]", re.MULTILINE)
+_NUMBERED = re.compile(r"^([ \t]*\d{1,9})(?=[.)](?:\s|\Z))", re.MULTILINE)
 
 
 class _Event(NamedTuple):
@@ -448,16 +448,25 @@ class _Place(NamedTuple):
     after: str
     labels: Set[str]
 
-    def structure(self, text: str) -> Counter[str]:
-        """Return what a parser finds in a passage but words."""
+    def structure(self, text: str, passage: Sequence[str | Item]) -> Counter[str]:
+        """Return what a parser finds in a passage, as it is written, but for the characters of its words."""
         words = {" ".join(each.lower().split()) for each in re.findall(r"\[([^\[\]]+)\]", text)}
         references = "".join(f"\n\n[{each}]: x" for each in sorted(words & self.labels))
         without, hidden = _without_commands(f"x\n\n{self.before}{text}{self.after}{references}")
-        return Counter(text[start:end] for start, end in _commands(text)) + Counter(
-            f"{event.kind} {event.name} {'' if event.name in ('Link', 'Image') else event.value}"
-            for event in _events(_without_fences(without), hidden)
-            if event.kind not in ("Text", "SoftBreak", "Hidden")
-        )
+        found = Counter(text[start:end] for start, end in _commands(text))
+        for event in _events(_without_fences(without), hidden):
+            if event.kind == "Text":
+                found.update("".join(event.value.split()))
+            elif event.kind not in ("SoftBreak", "Hidden"):
+                found[f"{event.kind} {event.name} {'' if event.name in ('Link', 'Image') else event.value}"] += 1
+        # Of marks only those have words that a rule has made of texts.
+        words_of = (part if isinstance(part, str) else part.text for part in passage if not _is_markup(part))
+        found.subtract("".join("".join(words_of).split()))
+        return found
+
+
+def _is_markup(part: str | Item) -> bool:
+    return isinstance(part, Mark) and not (part.kind == "kept" and part.name)
 
 
 def _write(passage: Written, *, source: Passage, place: _Place) -> str:
@@ -470,14 +479,16 @@ def _write(passage: Written, *, source: Passage, place: _Place) -> str:
     texts = [item for item in source if isinstance(item, Text)]
     escaped = {item.text for item in texts if item.raw == f"\\{item.text}"}
     escaped -= {sign for item in texts if item.raw is None for sign in item.text}
-    signs = re.compile("|".join([_READ.pattern, *map(re.escape, escaped)]))
-    written = _joined(passage, signs)
-    if not _SIGN.search(written) or place.structure(written) == place.structure(_joined(source)):
+    written = _joined(passage, re.compile("|".join(map(re.escape, escaped)) or r"(?!)"))
+    if not _SIGN.search(written) and not _NUMBERED.search(written):
         return written
-    return _joined(passage, _SIGN, in_texts=True)
+    has_link = any(isinstance(part, str) and re.search(r"\][(\[]", part) for part in passage)
+    if not has_link and place.structure(written, passage) == place.structure(_joined(source), source):
+        return written
+    return _NUMBERED.sub(r"\1\\", _joined(passage, _SIGN, in_texts=True))
 
 
-def _joined(passage: Sequence[str | Item], signs: re.Pattern[str] = _READ, *, in_texts: bool = False) -> str:
+def _joined(passage: Sequence[str | Item], signs: re.Pattern[str] = _SIGN, *, in_texts: bool = False) -> str:
     """Return a passage as a document has it.
 
     Args:

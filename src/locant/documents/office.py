@@ -277,7 +277,8 @@ class OfficeDocument:
             for token in tokens:
                 if token.kind == "close":
                     return nodes, token.raw
-                own, inside, end = token.name.removeprefix(prefix.lower()), (), ""
+                own, end = token.name.removeprefix(prefix.lower()), ""
+                inside: Sequence[_Node] = ()
                 if token.kind == "open":
                     inside, end = content(is_deleted=is_deleted or own == "tracked-changes")
                     if own in paragraphs and not is_deleted:

@@ -185,7 +185,7 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
             start, _ = spans.pop()
         spans.append((start, end))
     rows = cut_items(items, [edge for span in spans for edge in span])
-    found: list[Item | Sentence] = rows[0][:]
+    found: list[Item | Sentence] = [*rows[0]]
     for number in range(1, len(rows), 2):
         row = rows[number]
         behind = next((each for each in rows[number + 1 : number + 3] if each), [])
@@ -202,10 +202,10 @@ def _with_spaces_in_marks(items: Sequence[Item]) -> list[Item]:
     found: list[Item] = []
     before = ""
     for item in items:
-        last = found[-1] if found else None
-        follows = isinstance(last, Mark) and last.kind == "void" and isinstance(last.raw, str) and before == " "
-        if follows and isinstance(item, Text) and item.text.startswith(" ") and not item.wrap:
-            found[-1] = replace(last, raw=last.raw + (" " if item.raw is None else item.raw))
+        last = found[-1] if found else Text("")
+        is_second = before == " " and isinstance(item, Text) and item.text.startswith(" ") and not item.wrap
+        if is_second and isinstance(last, Mark) and last.kind == "void" and isinstance(last.raw, str):
+            found[-1] = replace(last, raw=last.raw + (item.raw or " "))
             item = Text(item.text[1:])
         found.append(item)
         before = item.text[-1:] or before

@@ -361,13 +361,13 @@ def _assembled(translation: str, atoms: Sequence[tuple[int, int, Item]], events:
     """Return a translation with items in place of some of it and marks between its characters."""
     written: Written = []
     number = place = last = 0
-    for at, mark in [*events, (len(translation) + 1, Text(""))]:
+    for at, mark in [*events, (len(translation) + 1, None)]:
         last = max(at, last)
         while number < len(atoms) and atoms[number][0] < last:
             start, end, item = atoms[number]
             written += [translation[place:start], item]
             number, place = number + 1, end
-        written += [translation[place:last], mark]
+        written += [translation[place:last], *([mark] if mark else [])]
         place = max(place, last)
     return [part for part in written if part not in ("", Text(""))]
 
