@@ -15,14 +15,7 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
-from locant.documents.formats import (
-    LONGEST_KEPT,
-    Document,
-    DocumentOptions,
-    TextDocument,
-    check_items,
-    decode,
-)
+from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, TextDocument, check_items, decode
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
 from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
 from locant.lazy import require_package
@@ -85,19 +78,11 @@ _NUMBERED = re.compile(r"^([ \t]*\d{1,9})(?=[.)](?:\s|\Z))", re.MULTILINE)
 
 
 class _Event(NamedTuple):
-    """What the parser has found.
+    """What the parser has found, and the offsets of its first character and behind its last one."""
 
-    Attributes:
-        kind: ``Start`` and ``End`` of something, or what it is.
-        name: Of what starts or ends.
-        value: What the parser says of it.
-        start: Offset of its first character.
-        end: Offset behind the last one.
-    """
-
-    kind: str
-    name: str
-    value: Any
+    kind: str  # ``Start`` and ``End`` of something, or what it is
+    name: str  # of what starts or ends
+    value: Any  # what the parser says of it
     start: int
     end: int
 
@@ -266,13 +251,7 @@ def _add_html(raw: str, document: TextDocument) -> None:
 
 
 class _Reference(NamedTuple):
-    """The end of a link whose words are the label of its address.
-
-    Attributes:
-        words: The words.
-        short: The end as it is behind these words.
-        full: As it is behind others.
-    """
+    """The end of a link whose words are the label of its address: behind these words, and behind others."""
 
     words: str
     short: str
@@ -436,17 +415,11 @@ def _item(event: _Event, written: str) -> Item:
 
 
 class _Place(NamedTuple):
-    """Where in a document a passage is, as far as it decides what is markup there.
+    """Where in a document a passage is, as far as it decides what is markup there."""
 
-    Attributes:
-        before: What is before it on its first line.
-        after: What a parser reads behind it: a block with an indent, or the rest of a table.
-        labels: Of references, which words in brackets may be.
-    """
-
-    before: str
-    after: str
-    labels: Set[str]
+    before: str  # on its first line
+    after: str  # a block with an indent, or the rest of a table
+    labels: Set[str]  # of references, which words in brackets may be
 
     def structure(self, text: str, passage: Sequence[str | Item]) -> Counter[str]:
         """Return what a parser finds in a passage, as it is written, but for the characters of its words."""

@@ -122,17 +122,10 @@ class Package:
 
 
 class _Node(NamedTuple):
-    """An element, or characters between elements.
+    """An element, or characters between elements."""
 
-    Attributes:
-        name: Of an element of the format's own: without prefix, in lower case; of others with it; of characters none.
-        tag: The tag, or the characters.
-        inside: What is in the element.
-        end: Its end tag.
-    """
-
-    name: str
-    tag: str
+    name: str  # of the format's own without prefix, in lower case; of others with it; of characters none
+    tag: str  # or the characters
     inside: Sequence[_Node] = ()
     end: str = ""
 
@@ -513,7 +506,7 @@ class _OdtParagraph(_Paragraph):
     def __init__(self, prefix: str, unseen: Set[str], nodes: Sequence[_Node]) -> None:
         super().__init__(nodes)
         self._prefix, self._unseen = prefix, unseen
-        self._after_space = self._after_written = True
+        self._after_space = self._after_written = True  # of what is read, and of what is written
 
     def items(self, nodes: Sequence[_Node]) -> Iterator[Item]:
         """Yield the texts and marks of nodes."""
@@ -554,6 +547,11 @@ class _OdtParagraph(_Paragraph):
         for spaces, text in zip(rest[::2], rest[1::2], strict=True):
             pieces += [f'<{self._prefix}s {self._prefix}c="{len(spaces)}"/>', html.escape(text, quote=False)]
         return "".join(pieces)
+
+    def write(self, written: Written, language: _Language | None) -> str:
+        """Return the content with a translation; without one, as it was."""
+        self._after_written = True
+        return super().write(written, language)
 
     def mark(self, mark: Mark) -> str:
         """Return a mark."""

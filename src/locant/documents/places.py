@@ -205,13 +205,7 @@ class Draft:
 
 
 class _Kept(NamedTuple):
-    """Something kept.
-
-    Attributes:
-        place: Its offset in the translation.
-        at: Its offset in the sentence.
-        mark: The mark for it.
-    """
+    """Something kept: its offsets in the translation and in the sentence, and its mark."""
 
     place: int
     at: int
@@ -298,23 +292,14 @@ def _occurrences(translation: str, source: str, at: int, mark: Mark) -> list[Spa
 
 @dataclass
 class _Node:
-    """A pair of marks, or one alone.
-
-    Attributes:
-        start: Offset of the first mark in the sentence.
-        end: Of the second.
-        before: The first; ``None`` where it is in an earlier sentence.
-        after: The second; ``None`` where it is in a later one, or where the first is alone.
-        inside: Pairs and single marks between them.
-        place: Offsets in the translation.
-    """
+    """A pair of marks with all inside, or one mark alone; ``None`` is one in another sentence."""
 
     start: int
     end: int
     before: Mark | None
     after: Mark | None
     inside: list[_Node] = field(default_factory=list)
-    place: Span = (0, 0)
+    place: Span = (0, 0)  # in the translation
 
     @property
     def is_alone(self) -> bool:
