@@ -30,7 +30,6 @@ CUE = "00:00:01,000 --> 00:00:02,000\n"
         ("po", f'msgid ""\nmsgstr "Plural-Forms: nplurals={LONG}; plural=0;\\n"\n'),
         ("po", 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n%0;\\n"\n'),
         ("odt", odt(f'<text:p>The <text:s text:c="{LONG}"/>man</text:p>')),
-        ("ass", "[Events]\nFormat: Text\nDialogue: a"),
         ("xliff", '<xliff version="1.2"><!DOCTYPE x>'),
         ("xliff", '<xliff version="1.2"><trans-unit><source>a<?x <b>?></source></trans-unit></xliff>'),
     ],
@@ -67,7 +66,6 @@ PATTERNS = {
     ],
     "srt": [CUE + part for part in ("a,\n\n", "<i>a\\N", "{\\an8}", "<b a")],
     "vtt": ["00:01.000 --> 00:02.000\n" + part for part in ("a &amp; <c>\n\n", "<rt>a", "a,\n")],
-    "ass": ["Dialogue: 1," + part for part in ("a\\Nb\n", "{\\i1}a{\n", "a,\n")],
     "xliff": ["<trans-unit><source>a <g>b</g></source></trans-unit>", "<g><x/></g>"],
     "docx": ["<p/>", "<p><r><t>a</t></r></p>", "<p><hyperlink><r><t>a</t></r></hyperlink></p>"],
     "odt": ["<text:p/>", "<text:p>a<text:span>b</text:span></text:p>"],
@@ -77,7 +75,6 @@ PATTERNS = {
 }
 AROUND = {
     "vtt": ("WEBVTT\n\n", ""),
-    "ass": ("[Events]\nFormat: Layer, Text\n", ""),
     "xliff": ('<xliff version="1.2">', "</xliff>"),
     "json": ("[", "1]"),
 }

@@ -96,14 +96,6 @@ def webvtt(paragraphs: Sequence[Paragraph]) -> str:
     return "WEBVTT\n\n" + re.sub(r"(?<=\d),(?=\d{3})", ".", subtitles(paragraphs))
 
 
-def substation(paragraphs: Sequence[Paragraph]) -> str:
-    lines = ["[Events]", "Format: Layer, Start, End, Text"]
-    for number, paragraph in enumerate(paragraphs, start=1):
-        words = joined(paragraph, "{\\i1}", "{\\i0}").replace(", ", ",\\N")
-        lines.append(f"Dialogue: {number},0:00:01.00,0:00:02.00,{words}")
-    return "\n".join(lines)
-
-
 def exchange(paragraphs: Sequence[Paragraph]) -> str:
     texts = [joined(each, '<g id="1">', "</g>") for each in paragraphs]
     units = [f'<trans-unit id="XC{number}"><source>{each}</source></trans-unit>' for number, each in enumerate(texts)]
@@ -177,7 +169,6 @@ FORMS: dict[str, tuple[Callable[..., str | bytes], Callable[[bytes], list[str]]]
     "html": (html, characters),
     "srt": (subtitles, characters),
     "vtt": (webvtt, characters),
-    "ass": (substation, characters),
     "xliff": (exchange, targets),
     "json": (values, characters),
     "po": (catalogue, messages),
@@ -197,12 +188,11 @@ def frame(format: str, number: int) -> list[str]:
     patterns = {
         "srt": "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\n",
         "vtt": "{0}\n00:00:{0:02}.000 --> 00:00:{0:02}.900\n",
-        "ass": "Dialogue: {0},0:00:01.00,0:00:02.00,",
         "xliff": '<trans-unit id="XC{0}"><source>',
         "json": '{{"XK{0}": ',
         "po": 'msgctxt "XC{0}"\nmsgid "',
     }
-    first = format in ("srt", "vtt", "ass")
+    first = format in ("srt", "vtt")
     return [patterns[format].format(k) for k in range(first, number + first)] if format in patterns else []
 
 

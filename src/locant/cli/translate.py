@@ -35,8 +35,8 @@ _EPILOG = """examples:
   locant translate runs/en-de --glossary terms.tsv --input report.docx --output report.de.docx
 
 A document is translated sentence by sentence, and all that is not text in it stays: Markdown, HTML, SubRip, WebVTT,
-SubStation Alpha, JSON, PO, XLIFF, .docx and .odt by the name of the file, plain text with --format text. Other files
-with a structure, such as .yml and .csv, are refused unless --format lines is given.
+JSON, PO, XLIFF, .docx and .odt by the name of the file, plain text with --format text. Other files with a structure,
+such as .yml and .csv, are refused unless --format lines is given.
 
 Of other files, every line has its translation on a line of its own. Lines of standard input are translated as they
 come. With --on-long error (the default) a line that is too long gets an empty line in its place and a message on
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", "-i", type=Path, metavar="FILE", help="translate this file, line by line (.gz too)")
     add_output(parser, "FILE", "write here (a pipe too) instead of standard output")
     add = parser.add_argument
-    what = "lines, text, markdown, html, srt, vtt, ass, json, po, xliff, docx or odt; by default by the name"
+    what = "lines, text, markdown, html, srt, vtt, json, po, xliff, docx or odt; by default by the name"
     add("--format", metavar="NAME", help=what)
     what = "of JSON, translate only values of these keys; a.b is b within a"
     add("--json-keys", metavar="KEY,...", type=parse_names, default=(), help=what)

@@ -188,12 +188,11 @@ _FORMATS = (
     Format("html", "HTML", (".html", ".htm", ".xhtml", ".shtml"), "markup:read_html"),
     Format("srt", "SubRip", (".srt",), "subtitles:read_subrip"),
     Format("vtt", "WebVTT", (".vtt",), "subtitles:read_webvtt"),
-    Format("ass", "Advanced SubStation Alpha", (".ass", ".ssa"), "subtitles:read_ass"),
     Format("json", "JSON", (".json",), "json_values:read_json_values"),
     Format("po", "gettext PO", (".po", ".pot"), "po:read_po"),
     Format("xliff", "XLIFF", (".xliff", ".xlf"), "xliff:read_xliff"),
-    Format("docx", "Word", (".docx", ".docm", ".dotx", ".dotm"), "docx:read_docx"),
-    Format("odt", "OpenDocument", (".odt", ".ott"), "odt:read_odt"),
+    Format("docx", "Word", (".docx", ".docm", ".dotx", ".dotm"), "office:read_docx"),
+    Format("odt", "OpenDocument", (".odt", ".ott"), "office:read_odt"),
 )
 FORMATS = {each.name: each for each in _FORMATS}
 """The formats by their names."""
@@ -203,15 +202,11 @@ SUFFIXES = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 _STRUCTURED = frozenset(
     re.findall(
         r"\S+",
-        ".yml .yaml .toml .ini .properties .strings .stringsdict .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx "
-        ".tex .ltx .sty .cls .bib .rst .adoc .asciidoc .org .dita .ttml .dfxp .sbv .sub .smi .sami .stl .scc .lrc "
-        ".qmd .rmd .mediawiki .wiki .textile .ftl .xcstrings .plist .resw .resjson .json5 .jsonc .ndjson .geojson "
-        ".tbx .sdlxliff .mxliff .mqxliff .txlf .ts .svg .xsl .xslt .xsd .dtd .fb2 .rss .atom .opml .eml .mbox .ics "
-        ".vcf .j2 .jinja .jinja2 .erb .haml .hbs .mustache .liquid .twig .ejs .vue .svelte .astro .jsp .aspx "
-        ".cshtml .php .js .jsx .tsx .css .scss .py .java .cpp .sql .cfg .conf "
-        ".pdf .doc .dot .rtf .pages .key .numbers .epub .mobi .azw3 .wpd .fodt .pptx .ppt .xlsx .xls .odp .ods "
-        ".odg .idml .zip .tar .tgz .bz2 .xz .zst .7z .rar .mo .qm .msg .parquet .png .jpg .jpeg .gif .webp .mp3 "
-        ".wav .mp4 .mkv",
+        ".yml .yaml .toml .ini .properties .strings .csv .tsv .tmx .resx .xml .arb .jsonl .ipynb .mdx .tex .bib .rst "
+        ".adoc .org .ttml .sbv .sub .ass .ssa .lrc .qmd .rmd .ftl .xcstrings .plist .json5 .ndjson "
+        ".sdlxliff .ts .svg .rss .eml .ics .vcf .j2 .erb .vue .svelte .php .js .jsx .tsx .css .py .java .cpp "
+        ".sql .cfg .conf .pdf .doc .rtf .pages .epub .mobi .fodt .pptx .ppt .xlsx .xls .odp .ods .zip .tar .tgz .bz2 "
+        ".xz .zst .7z .rar .mo .parquet .png .jpg .jpeg .gif .webp .mp3 .wav .mp4 .mkv",
     )
 )
 """Ends of names of files with a structure that is not known, which a translation of their lines would destroy."""

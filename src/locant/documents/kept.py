@@ -7,9 +7,7 @@ filled in, as ``{{name}}``. Others hold in messages of programs alone, where ``:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache
 
 _BLANK = " \u00a0\u202f"
 _CURRENCY = "$€£¥¢\u20a0-\u20cf"
@@ -36,7 +34,7 @@ _CONVERSION = (
 # Arrows, notes, stars, emoji and what belongs to them: no model translates them, and few have them in the vocabulary.
 _SIGN = "(?:[©®\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f\u20e3]*)++"
 _FAMILIES = (
-    # name, where it holds, pattern; of two that begin at the same place the first holds
+    # name, where it holds, pattern; of two that begin at the same place the first counts
     ("address", "prose", r"(?i:(?:https?|ftps?)://|www\.)[^\s<>\"“”«»„‚‘`|\\]++"),  # noqa: RUF001
     ("mail", "prose", r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}(?:\.[\w-]{1,63})+"),
     (
@@ -61,11 +59,10 @@ _FAMILIES = (
     ("underscores", "prose", r"(?<!\w)__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!\w)"),
     (
         "printf",
-        "printf",
+        "messages",
         rf"%%|%\|[^|\s%]{{1,20}}\||(?<!\d)%{_CONVERSION}|%(?:{_CONVERSION}|[A-Za-z]| \d*(?:\.\d+)?l*[diefg])(?!\w)",
     ),
-    ("tilde", "tildes", r"~(?:[-+]?\d*|'.)(?:,(?:[-+]?\d+|'.)?)*+[:@]*[A-Za-z%~&$?*|<>{}()\[\];^]"),
-    ("position", "positions", r"%L?(?:\d{1,2}(?!\w|\$|\.\d)(?:%(?![\w(]))?|n(?!\w))"),
+    ("position", "messages", r"%L?(?:\d{1,2}(?!\w|\$|\.\d)(?:%(?![\w(]))?|n(?!\w))"),
     ("colon name", "messages", r"(?<![\w:]):[A-Za-z_]\w*+(?!:)"),
     ("accelerator", "messages", r"(?:(?<![\w&])[_&](?=[^\W\d_])|(?<=[A-Za-z])[_&](?=[a-z]))(?!\w{1,40}[_;])"),
     ("identifier", "prose", _IDENTIFIER),
@@ -73,16 +70,8 @@ _FAMILIES = (
     ("sign", "prose", _SIGN),
 )
 _MAYBE = re.compile(rf"[@#$%{{\d]|<\?|__|:\w|://|{_FRACTION}|(?i:www\.)|{_SIGN}")
-_FLAGS = {
-    "printf": "c objc python java-printf php go sh-printf awk lua object-pascal modula2 d perl tcl elisp ruby "
-    "javascript gcc-internal gfc-internal boost librep",
-    "braces": "c++ java csharp python-brace perl-brace rust javascript smalltalk",
-    "positions": "qt qt-plural kde kde-kuit ycp boost smalltalk",
-    "tildes": "scheme lisp",
-}
-PROSE = frozenset({"prose"})
-"""What holds in any text."""
-_MESSAGES = PROSE | {"messages", *_FLAGS}
+IN_MESSAGES = frozenset({"argument", *(name for name, where, _ in _FAMILIES if where == "messages")})
+"""Names of the families that are kept in messages of programs alone."""
 
 _ENDINGS = ".,;:!?'\"’)]}*_~。，、！？）"  # noqa: RUF001
 _BRACE = re.compile(r"[{}]")
@@ -93,42 +82,21 @@ _ARGUMENT = re.compile(
 )
 
 
-class Found(NamedTuple):
-    """A part of a text that its translation has as well.
-
-    Attributes:
-        start: Offset of its first character.
-        end: Offset behind the last one.
-        kind: The name of its family.
-    """
-
-    start: int
-    end: int
-    kind: str
+Found = tuple[int, int, str]
+"""A part of a text: offset of its first character, offset behind the last one, and the name of its family."""
 
 
-def message_families(flags: Iterable[str] = ()) -> frozenset[str]:
-    """Return which families hold in a message.
-
-    Args:
-        flags: Of a catalogue, which say which format strings it has: ``c-format``, ``no-python-format``. Without any
-            all families hold.
-    """
-    formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format")}
-    wanted = {group for group, names in _FLAGS.items() if formats & set(names.split())}
-    refused = {group for group, names in _FLAGS.items() if formats & {f"no-{name}" for name in names.split()}}
-    if wanted == {"braces"}:
-        wanted |= {"printf"}  # what braces are filled in may go through printf too
-    return _MESSAGES - (refused - wanted) - (_FLAGS.keys() - wanted if wanted else {"tildes"})
-
-
-@lru_cache(maxsize=32)
-def _pattern(held: frozenset[str]) -> re.Pattern[str]:
-    families = (f"(?P<{name.replace(' ', '_')}>{pattern})" for name, where, pattern in _FAMILIES if where in held)
+@cache
+def _pattern(*, in_message: bool) -> re.Pattern[str]:
+    families = [
+        f"(?P<{name.replace(' ', '_')}>{pattern})"
+        for name, where, pattern in _FAMILIES
+        if in_message or where == "prose"
+    ]
     return re.compile("|".join(families))
 
 
-def find_kept(text: str, held: frozenset[str] = PROSE) -> list[Found]:
+def find_kept(text: str, *, in_message: bool = False) -> list[Found]:
     """Return what of a text its translation has as well, in the order of the text.
 
     Punctuation behind an address is not part of it. Digits that are part of a word, as in ``3rd`` or ``B2B``, are no
@@ -136,13 +104,13 @@ def find_kept(text: str, held: frozenset[str] = PROSE) -> list[Found]:
 
     Args:
         text: Any text.
-        held: Where the families hold that are looked for: :data:`PROSE`, or :func:`message_families`.
+        in_message: Whether it is a message of a program, which has placeholders that other texts do not have.
     """
     # Most sentences have none, which is seen in a tenth of the time.
-    if held == PROSE and not _MAYBE.search(text):
+    if not in_message and not _MAYBE.search(text):
         return []
     found: list[Found] = []
-    pattern, braces, place = _pattern(held), None, 0
+    pattern, braces, place = _pattern(in_message=in_message), None, 0
     while match := pattern.search(text, place):
         kind, (start, end) = str(match.lastgroup).replace("_", " "), match.span()
         place = end
@@ -159,10 +127,14 @@ def find_kept(text: str, held: frozenset[str] = PROSE) -> list[Found]:
             braces = _braces(text) if braces is None else braces
             opened = end - 1
             end = braces.get(opened, 0)
-            if not end or not (start < opened or _is_placeholder(text, opened, braces, held)):
+            if not end:
                 continue
+            if not (start < opened or _is_variable(text, opened, braces)):
+                kind = "argument"
+                if not (in_message and _is_argument(text, opened, end)):
+                    continue
             place = end
-        found.append(Found(start, end, kind))
+        found.append((start, end, kind))
     return found
 
 
@@ -189,12 +161,14 @@ def _braces(text: str) -> dict[int, int]:
     return ends
 
 
-def _is_placeholder(text: str, start: int, braces: dict[int, int], held: frozenset[str]) -> bool:
-    """Whether braces without a sign before them are filled in, and not around words."""
+def _is_variable(text: str, start: int, braces: dict[int, int]) -> bool:
+    """Whether braces without a sign before them are filled in, in any text."""
     end = braces[start]
-    if braces.get(start + 1) == end - 1 or (text[start + 1] == text[end - 2] == "%" and end - start > 3):
-        return True
-    if "braces" not in held:
-        return bool(_NAME.match(text, start))
-    inner = text.find("{", start + 1, end)
-    return inner > 0 or bool(_ARGUMENT.match(text, start))
+    is_double = braces.get(start + 1) == end - 1
+    is_command = text[start + 1] == text[end - 2] == "%" and end - start > 3
+    return is_double or is_command or bool(_NAME.match(text, start))
+
+
+def _is_argument(text: str, start: int, end: int) -> bool:
+    """Whether braces are filled in as messages have it: they hold others, or no more than a name and its format."""
+    return text.find("{", start + 1, end) > 0 or bool(_ARGUMENT.match(text, start))

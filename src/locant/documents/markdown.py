@@ -6,7 +6,6 @@ where in the document each piece of it is.
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -14,16 +13,9 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from locant.documents.formats import (
-    LONGEST_KEPT,
-    Document,
-    DocumentOptions,
-    TextDocument,
-    check_items,
-    decode,
-)
+from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, TextDocument, check_items, decode
 from locant.documents.markup import KEPT_TAGS, VOID_TAGS, cut_html
 from locant.documents.passages import FoundMark, Item, Mark, Passage, Text, Written, with_marks
 from locant.lazy import require_package
@@ -80,34 +72,17 @@ _BLOCK = re.compile(
 _STEP = 1_000  # characters
 _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:", re.MULTILINE)
 
-# What is markup, inside of a line and where one begins; what only looks so is not escaped.
-_MARKUP = re.compile(
-    r"(?P<escape>\\(?=[!-/:-@\[-`{-~]|\Z))|(?P<code>`)|(?P<star>\*)|(?P<line>(?<![^\W_])_|_(?![^\W_]))|(?P<wave>~)"
-    r"|(?P<link>\[|\][(\[{:]?)|(?P<tag><(?=[A-Za-z/!?])(?=(?P<inside>[^<>]*>)?)|>)|(?P<entity>&(?:\#\w{1,12}|[A-Za-z]\w{0,31});)|(?P<formula>\$)"
-    r"|(?P<command>\{(?=[{%])|(?<=\{)[{%])|(?P<cell>\|)|(?P<image>!(?=\[))"
-    r"|(?P<heading>(?<=\s)\#+(?=\s*\Z)|\{(?=[^{}\n]*\}\s*\Z))"
-)
-_FLANKED = {"code", "star", "line", "wave", "formula"}  # signs that are markup by what is beside them
-_LINE_START = re.compile(
-    r"\#{1,6}(?=\s|\Z)|[-+*](?=\s|\Z)|>|=+(?=[ \t]*(?:\n|\Z))|[|:\- \t]++(?=\n|\Z)|:(?=\s|::)|\d{1,9}[.)](?=\s|\Z)"
-    r"|!!!(?=\s)|\?\?\?(?=\+?\s)|~{3,}|`{3,}"
-)
+# Signs that are markup somewhere, or where a line begins.
+_SIGN = re.compile(r"[\\`*_~\[\]<&$|{#^=+]|(?<=\{)%|!(?=\[)|^[ \t]*[-!?>:]", re.MULTILINE)
+_NUMBERED = re.compile(r"^([ \t]*\d{1,9})(?=[.)](?:\s|\Z))", re.MULTILINE)
 
 
 class _Event(NamedTuple):
-    """What the parser has found.
+    """What the parser has found, and the offsets of its first character and behind its last one."""
 
-    Attributes:
-        kind: ``Start`` and ``End`` of something, or what it is.
-        name: Of what starts or ends.
-        value: What the parser says of it.
-        start: Offset of its first character.
-        end: Offset behind the last one.
-    """
-
-    kind: str
-    name: str
-    value: Any
+    kind: str  # ``Start`` and ``End`` of something, or what it is
+    name: str  # of what starts or ends
+    value: Any  # what the parser says of it
     start: int
     end: int
 
@@ -249,9 +224,11 @@ def read_markdown(content: bytes, options: DocumentOptions) -> Document:
         if line:
             first, place_after, items = _passage(text, line)
             document.keep(text[place:first])
-            in_heading = blocks[-1:] == ["Heading"] and "#" in seen[text.rfind("\n", 0, first) + 1 : first]
-            write = partial(_write, source=items, labels=labels, in_heading=in_heading, in_table="TableCell" in blocks)
-            document.add(items, write)
+            before = seen[text.rfind("\n", 0, first) + 1 : first].lstrip()
+            behind = "\n\n    x"
+            if "TableCell" in blocks:
+                before, behind = "|", "|\n|-|"
+            document.add(items, partial(_write, source=items, place=_Place(before, behind, labels)))
             place, line = place_after, []
         if event.kind == "Start" and event.name in _WITHOUT_TEXT:
             skipped = event
@@ -273,6 +250,14 @@ def _add_html(raw: str, document: TextDocument) -> None:
             document.keep(part)
 
 
+class _Reference(NamedTuple):
+    """The end of a link whose words are the label of its address: behind these words, and behind others."""
+
+    words: str
+    short: str
+    full: str
+
+
 def _passage(text: str, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
     """Return where a passage begins and ends, and its items."""
     line = list(_merged(line))
@@ -289,11 +274,10 @@ def _passage(text: str, line: Sequence[_Event]) -> tuple[int, int, list[Item]]:
             end = event.end
             if begun.name == "Link" and begun.value["link_type"] == "Collapsed" and text[end : end + 2] == "[]":
                 end += 2
-            close: str | tuple[str, str] = text[place:end]
+            close: str | _Reference = text[place:end]
             if begun.name == "Link" and begun.value["link_type"] in ("Shortcut", "Collapsed"):
-                # Where the words are translated, which are the reference, that is written in full.
-                label = " ".join(text[begun.start + 1 : place].split())
-                close = str(close), f"][{label}]"
+                words = text[begun.start + 1 : place]
+                close = _Reference(words, text[place:end], f"][{' '.join(words.split())}]")
             items.append(Mark("close", close, event.name))
             place, grows = end, False
             continue
@@ -430,117 +414,78 @@ def _item(event: _Event, written: str) -> Item:
     return Mark("close" if tag[1] else "open", written, f"<{tag[2].lower()}>")
 
 
-def _write(passage: Written, *, source: Passage, labels: Set[str], in_heading: bool, in_table: bool) -> str:
+class _Place(NamedTuple):
+    """Where in a document a passage is, as far as it decides what is markup there."""
+
+    before: str  # on its first line
+    after: str  # a block with an indent, or the rest of a table
+    labels: Set[str]  # of references, which words in brackets may be
+
+    def structure(self, text: str, passage: Sequence[str | Item]) -> Counter[str]:
+        """Return what a parser finds in a passage, as it is written, but for the characters of its words."""
+        words = {" ".join(each.lower().split()) for each in re.findall(r"\[([^\[\]]+)\]", text)}
+        references = "".join(f"\n\n[{each}]: x" for each in sorted(words & self.labels))
+        without, hidden = _without_commands(f"x\n\n{self.before}{text}{self.after}{references}")
+        found = Counter(text[start:end] for start, end in _commands(text))
+        for event in _events(_without_fences(without), hidden):
+            if event.kind == "Text":
+                found.update("".join(event.value.split()))
+            elif event.kind not in ("SoftBreak", "Hidden"):
+                found[f"{event.kind} {event.name} {'' if event.name in ('Link', 'Image') else event.value}"] += 1
+        # Of marks only those have words that a rule has made of texts.
+        words_of = (part if isinstance(part, str) else part.text for part in passage if not _is_markup(part))
+        found.subtract("".join("".join(words_of).split()))
+        return found
+
+
+def _is_markup(part: str | Item) -> bool:
+    return isinstance(part, Mark) and not (part.kind == "kept" and part.name)
+
+
+def _write(passage: Written, *, source: Passage, place: _Place) -> str:
     """Return a translated passage as Markdown in which nothing is markup that was none.
 
-    A sign of the translation is escaped unless the source has the same ones as text, in the same order, and where the
-    source escapes each of its kind.
+    Signs that the source escapes are escaped, and all signs where a parser finds other markup than in the source.
+    """
+    if not any(isinstance(part, str) for part in passage):
+        return _joined(passage)
+    texts = [item for item in source if isinstance(item, Text)]
+    escaped = {item.text for item in texts if item.raw == f"\\{item.text}"}
+    escaped -= {sign for item in texts if item.raw is None for sign in item.text}
+    written = _joined(passage, re.compile("|".join(map(re.escape, escaped)) or r"(?!)"))
+    if not _SIGN.search(written) and not _NUMBERED.search(written):
+        return written
+    has_link = any(isinstance(part, str) and re.search(r"\][(\[]", part) for part in passage)
+    if not has_link and place.structure(written, passage) == place.structure(_joined(source), source):
+        return written
+    return _NUMBERED.sub(r"\1\\", _joined(passage, _SIGN, in_texts=True))
+
+
+def _joined(passage: Sequence[str | Item], signs: re.Pattern[str] = _SIGN, *, in_texts: bool = False) -> str:
+    """Return a passage as a document has it.
 
     Args:
-        passage: The passage.
-        source: As the document has it.
-        labels: Of references, which words in brackets may be.
-        in_heading: Whether it is behind the signs of a heading, so that its first line does not begin one.
-        in_table: Whether it is a cell of a table.
+        passage: Translations, texts and marks.
+        signs: Signs that are escaped in translations.
+        in_texts: Whether they are escaped in texts of the source too.
     """
-    ours, theirs = _pieces(source), _pieces(passage)
-    whole = "".join(piece for piece, _ in theirs)
-    if not any(kind == "translated" for _, kind in theirs):
-        return whole
-    own, found = _signs(ours), _signs(theirs)
-    may_end_tag = any("<" in piece for piece, kind in ours if kind == "text")
-    places: set[int] = set()
-    for family, signs in found.items():
-        same = [key for _, _, key in signs] == [key for _, _, key in own.get(family, [])]
-        if family == "link":
-            same = same and not any(
-                " ".join(words.lower().split()) in labels for words in re.findall(r"\[([^\[\]]+)\]", whole)
-            )
-        elif (family == "formula" and whole.count("$") == 1) or (family == "heading" and not in_heading):
-            same = True
-        elif family == "cell":
-            same = not in_table
-        if not same:  # text of the source could be markup with a new sign, or beside another one
-            places.update(
-                at
-                for at, is_translated, key in signs
-                if (is_translated or family in ("code", "escape", "star", "wave")) and (key[0] != ">" or may_end_tag)
-            )
-    escaped = {item.text for item in source if isinstance(item, Text) and item.raw == f"\\{item.text}"}
-    escaped -= {sign for piece, kind in ours if kind == "text" for sign in piece}
-    starts = accumulate((len(piece) for piece, _ in theirs), initial=0)
-    for start, (piece, kind) in zip(starts, theirs, strict=False):
-        places |= {at for at, sign in enumerate(piece, start) if kind == "translated" and sign in escaped}
-    edges = _line_starts(ours), _line_starts(theirs)
-    firsts = [_LINE_START.match("".join(piece for piece, _ in ours), at) for at, _ in edges[0]]
-    known = {bool(number): {each[0] for each in group if each} for number, group in enumerate((firsts[:1], firsts[1:]))}
-    for number, (at, is_text) in enumerate(edges[1]):
-        begins = _LINE_START.match(whole, at) if is_text and (number or not (in_heading or in_table)) else None
-        if begins and begins[0] not in known[number > 0]:
-            places.add(begins.end() - 1 if begins[0][0].isdigit() else at)
-    return "".join(f"\\{sign}" if at in places else sign for at, sign in enumerate(whole))
 
+    def escape(text: str) -> str:
+        return signs.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", text)
 
-_Piece = tuple[str, Literal["translated", "text", "pair", "mark"]]
-
-
-def _pieces(passage: Sequence[str | Item]) -> list[_Piece]:
-    """Return what a passage is written of, before anything is escaped."""
-    pieces: list[_Piece] = []
-    translated = [False]  # whether anything is, of all and in each pair of marks
+    pieces: list[str] = []
+    opened: list[int] = []
     for part in passage:
         if isinstance(part, str):
-            translated = [True] * len(translated)
-            pieces.append((part, "translated"))
+            pieces.append(escape(part))
         elif isinstance(part, Text):
-            pieces.append((part.source, "text" if part.raw is None else "mark"))
+            pieces.append(escape(part.text) if in_texts and part.raw is None else part.source)
         else:
+            begun = opened.pop() if part.kind == "close" and opened else 0
             raw = part.raw
+            if isinstance(raw, _Reference):  # whose words are the reference unless they are translated
+                raw = raw.short if "".join(pieces[begun:]) == raw.words else raw.full
+            pieces.append(raw)
             if part.kind == "open":
-                translated.append(False)
-            elif part.kind == "close" and len(translated) > 1:
-                inner = translated.pop()
-                raw = raw[inner] if isinstance(raw, tuple) else raw
-            is_pair = part.kind in ("open", "close")
-            pieces.append((raw[0] if isinstance(raw, tuple) else raw, "pair" if is_pair else "mark"))
-    return pieces
-
-
-def _signs(pieces: Sequence[_Piece]) -> dict[str, list[tuple[int, bool, tuple[str, ...]]]]:
-    """Return of each kind of markup its signs that are text: where, whether in a translation, and beside of what."""
-    whole = "".join(piece for piece, _ in pieces)
-    found: dict[str, list[tuple[int, bool, tuple[str, ...]]]] = {}
-    number, end = 0, len(pieces[0][0]) if pieces else 0
-    pairs = 0  # ends of them before
-    for match in _MARKUP.finditer(whole):
-        while match.start() >= end:
-            pairs += pieces[number][1] == "pair"
-            number += 1
-            end += len(pieces[number][0])
-        family, kind = str(match.lastgroup), pieces[number][1]
-        beside = tuple(
-            "blank" if not sign or sign.isspace() else "word" if sign.isalnum() else sign
-            for sign in (whole[match.start() - 1 : match.start()], whole[match.end() : match.end() + 1])
-        )
-        if kind in ("pair", "mark") or (family == "entity" and html.unescape(match[0]) == match[0]):
-            continue
-        if family in _FLANKED:
-            if beside == ("blank", "blank") and family != "code":
-                continue
-            key = (match[0], *beside, str(pairs))
-        else:
-            key = (match[0], beside[1] if family == "escape" else match["inside"] or "", str(pairs))
-        found.setdefault(family, []).append((match.start(), kind == "translated", key))
-    return found
-
-
-def _line_starts(pieces: Sequence[_Piece]) -> list[tuple[int, bool]]:
-    """Return where lines begin, and whether text is there."""
-    starts: list[tuple[int, bool]] = []
-    at, begins = 0, True
-    for piece, kind in pieces:
-        if begins and piece:
-            starts.append((at + len(piece) - len(piece.lstrip(" \t")), kind in ("translated", "text")))
-        begins = "\n" in piece if piece else begins
-        at += len(piece)
-    return starts
+                opened.append(len(pieces))
+    return "".join(pieces)

@@ -9,19 +9,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from locant.documents.formats import (
-    LONGEST_KEPT,
-    Document,
-    DocumentOptions,
-    TextDocument,
-    decode,
-    write_with,
-)
+from locant.documents.formats import LONGEST_KEPT, Document, DocumentOptions, TextDocument, decode, write_with
 from locant.documents.passages import Item, Mark, Text
 from locant.languages import parse_language
 
@@ -45,6 +37,7 @@ _TAG = re.compile(
     r"|(?P<unfinished><[A-Za-z/!?])",
     re.DOTALL,
 )
+_TAG_START = re.compile("<(?=[A-Za-z/!?])")  # in a text, of a tag that has no end
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]+))?""")
 _ENTITY = r"&(?:#\w{1,12}|[A-Za-z]\w{0,31});?"
 ENTITIES = re.compile(_ENTITY)
@@ -106,70 +99,52 @@ def attributes(tag: str) -> dict[str, str]:
     return {found[1].lower(): (found[2] or "").strip("\"'") for found in _ATTRIBUTE.finditer(tag)}
 
 
-def _is_translated(tag: Mark) -> bool | None:
-    """Return whether the content of an element is translated; ``None`` where it does not say so."""
+def _is_kept(tag: Mark) -> bool:
+    """Whether the content of an element stays."""
     if tag.name not in _RAW and "translate" in tag.raw.lower():
         given = attributes(tag.raw)
-        said = given["translate"].lower() if "translate" in given else None
         classes = given.get("class", "").lower().split()
-        if said == "no" or "notranslate" in classes:
-            return False
-        if said in ("yes", "") or "translate" in classes:
+        if given.get("translate", "").lower() == "no" or "notranslate" in classes:
             return True
-    return False if tag.name in KEPT_TAGS or tag.name in _READINGS else None
+        if "translate" in given or "translate" in classes:
+            return False
+    return tag.name in KEPT_TAGS or tag.name in _READINGS
 
 
 def read_tokens(source: str) -> Iterator[Mark]:
-    """Yield the stretches of HTML; their raw characters, joined, are the source."""
-    # Elements that say whether they are translated, and those of the same names within, with what holds in them.
-    around: list[tuple[str, bool]] = []
-    names: Counter[str] = Counter()
+    """Yield the stretches of HTML, what stays of an element as one; their raw characters, joined, are the source."""
     kept: list[Mark] = []  # stretches of an element that stays
-
-    def leave(name: str) -> None:
-        while True:
-            last, _ = around.pop()
-            names[last] -= 1
-            if last == name:
-                return
-
+    depth = 0  # of elements of its name
     for token in stretches(source):
-        ends_reading = token.name == "ruby" or (token.kind == "open" and token.name in _READINGS)
-        if ends_reading and around and around[-1][0] in _READINGS:  # one without an end tag
-            leave(around[-1][0])
-        before = not around or around[-1][1]
-        if token.kind == "open":
-            says = _is_translated(token)
-            if says is not None or names[token.name]:
-                around.append((token.name, before if says is None else says))
-                names[token.name] += 1
-        elif token.kind == "close" and names[token.name]:
-            leave(token.name)
-        after = not around or around[-1][1]
-        is_kept = not (after if token.kind == "open" else before)
-        if kept and (not is_kept or (before and token.kind == "open")):
+        if kept and kept[0].name in _READINGS and (token.name == "ruby" or token.name in _READINGS):
+            if token.kind == "close" and token.name == kept[0].name:
+                kept.append(token)
             yield _one_token(kept)
-            kept = []
-        if is_kept:
+            is_end, kept = kept[-1] is token, []
+            if is_end:
+                continue
+        if kept:
             kept.append(token)
-            if after:
+            depth += {"open": 1, "close": -1}.get(token.kind, 0) * (token.name == kept[0].name)
+            if not depth:
                 yield _one_token(kept)
                 kept = []
+        elif token.kind == "open" and _is_kept(token):
+            kept, depth = [token], 1
         else:
-            is_inside = not token.name or token.name in _INLINE
-            yield token if is_inside else replace(token, kind="break")
+            yield token if not token.name or token.name in _INLINE else replace(token, kind="break")
     if kept:
         yield _one_token(kept)
 
 
 def _one_token(kept: Sequence[Mark]) -> Mark:
-    """Return an element that stays, or a part of one, as one stretch."""
+    """Return an element that stays as one stretch."""
     raw = "".join(token.raw for token in kept)
-    if kept[0].kind == "open" and kept[0].name in _READINGS:
+    if kept[0].name in _READINGS:
         return Mark("void", raw, kept[0].name)
     texts = () if kept[0].name == "svg" else (token.raw for token in kept if token.kind == "text")
     words = _SPACES.sub(" ", unescaped("".join(texts))).strip()
-    is_whole = kept[0].kind == "open" and kept[-1].kind == "close" and kept[0].name in _INLINE
+    is_whole = kept[-1].kind == "close" and kept[0].name in _INLINE
     if not is_whole or len(words) > LONGEST_KEPT:
         return Mark("break", raw)  # what has no end is not inside a line
     return Mark("kept", raw, text=words) if words else Mark("void", raw, kept[0].name)
@@ -197,15 +172,20 @@ def cut_html(source: str, start: bytes = b"") -> TextDocument:
     """
     document = TextDocument(start)
     block: list[Item] = []
+    after_space = False  # which white space that follows adds nothing to, unless a picture is between
     for token in [*read_tokens(source), Mark("break", "")]:
         if token.kind == "break":
             if block:
                 document.add(block, write_with(escaping(block)))
                 block = []
+            after_space = False
             document.keep(partial(_in_language, token.raw) if token.name == "html" else token.raw)
         elif token.kind == "text":
-            block += shown_texts(token.raw, follows_space=_ends_in_space(block))
+            texts = list(shown_texts(token.raw, follows_space=after_space))
+            after_space = next((item.text.endswith(" ") for item in reversed(texts) if item.text), after_space)
+            block += texts
         else:
+            after_space = after_space and not token.text and (token.kind != "void" or token.name in _UNSEEN)
             block.append(token)
     return document
 
@@ -227,14 +207,6 @@ def _in_language(tag: str, language: str | None) -> str:
     return _ATTRIBUTE.sub(say, tag)
 
 
-def _ends_in_space(block: list[Item]) -> bool:
-    """Whether white space that follows is not shown: it is behind other white space, and no picture is between."""
-    for item in reversed(block):
-        if item.text or (isinstance(item, Mark) and item.kind == "void" and item.name not in _UNSEEN):
-            return item.text.endswith(" ")
-    return False
-
-
 def shown_texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
     """Yield text as a browser shows it: white space is one space."""
     for found in _LEXEMES.finditer(raw):
@@ -254,16 +226,13 @@ def shown_texts(raw: str, *, follows_space: bool) -> Iterator[Item]:
 def escaping(passage: Sequence[Item]) -> Callable[[str], str]:
     """Return what escapes the translation of a passage: signs that it has without need of an entity have none."""
     bare = "".join(item.text for item in passage if isinstance(item, Text) and item.raw is None)
-    is_tag = re.compile("<(?=[A-Za-z/!?])")  # which is no tag only as long as none ends it
+
+    def ampersand(found: re.Match[str]) -> str:
+        return found[0] if html.unescape(found[0]) == found[0] else f"&amp;{found[0][1:]}"
 
     def escape(text: str) -> str:
-        if "&" in bare:
-            text = ENTITIES.sub(
-                lambda found: found[0] if html.unescape(found[0]) == found[0] else f"&amp;{found[0][1:]}", text
-            )
-        else:
-            text = text.replace("&", "&amp;")
-        text = is_tag.sub("&lt;", text) if "<" in bare else text.replace("<", "&lt;")
-        return text if ">" in bare and not is_tag.search(bare) else text.replace(">", "&gt;")
+        text = ENTITIES.sub(ampersand, text) if "&" in bare else text.replace("&", "&amp;")
+        text = _TAG_START.sub("&lt;", text) if "<" in bare else text.replace("<", "&lt;")
+        return text if ">" in bare and not _TAG_START.search(bare) else text.replace(">", "&gt;")
 
     return escape

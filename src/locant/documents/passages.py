@@ -8,15 +8,15 @@ is not in a sentence is written as it was. Placeholders, accelerators and tags i
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal
 
-from locant.documents.kept import Found, find_kept, message_families
-from locant.documents.sentences import Splitter, cut_text
+from locant.documents.kept import find_kept
+from locant.documents.sentences import Splitter, sentence_spans
+from locant.text.spans import Span
 
 # What stays before a part of a sentence: signs and white space, but no bracket or quote that begins with it.
 _HEAD = re.compile(r"\W*?(?=\w|\Z|(?<=\s)[(\[{<\"'“„«‚‘¿¡]\w)")  # noqa: RUF001
@@ -58,7 +58,7 @@ class Mark:
             ``break`` between sentences; ``text`` for characters of markup that have not been read yet.
         raw: What the document has, in whatever way its format writes it.
         name: Of a pair of ``open`` and ``close``; of ``kept`` words the family that they are of.
-        text: What a sentence has for ``kept`` words.
+        text: What a sentence has in place of ``kept`` words.
     """
 
     kind: Literal["text", "open", "close", "void", "kept", "accelerator", "space", "break"]
@@ -89,19 +89,18 @@ def cut_items(items: Sequence[Item], edges: Sequence[int]) -> list[list[Item]]:
     rows: list[list[Item]] = [[]]
     place = 0
     for item in items:
-        end = place + width(item)
-        while len(rows) <= len(edges) and edges[len(rows) - 1] <= place:
-            rows.append([])
-        if isinstance(item, Text) and item.raw is None:
-            if not item.text:
-                continue
-            while len(rows) <= len(edges) and (edge := edges[len(rows) - 1]) < end:
-                rows[-1].append(Text(item.text[len(item.text) - (end - place) : len(item.text) - (end - edge)]))
+        while len(rows) <= len(edges):
+            size = edges[len(rows) - 1] - place
+            if size <= 0:
                 rows.append([])
-                place = edge
-            item = Text(item.text[len(item.text) - (end - place) :])
-        rows[-1].append(item)
-        place = end
+            elif size < width(item) and isinstance(item, Text) and item.raw is None:
+                rows[-1].append(Text(item.text[:size]))
+                item, place = Text(item.text[size:]), place + size
+            else:
+                break
+        if item != Text(""):
+            rows[-1].append(item)
+        place += width(item)
     return rows + [[] for _ in edges[len(rows) - 1 :]]
 
 
@@ -112,38 +111,22 @@ class Sentence:
         items: Texts and marks; the texts and kept words, joined, are the sentence.
         text: The sentence.
         placed: The items with their offsets in it.
+        kept: Words that the translation has as well, with their offsets.
         marks: Those that are around or between words, with their offsets.
     """
 
-    def __init__(self, items: Sequence[Item], found: Sequence[Found] = ()) -> None:
-        self.items, self._found = tuple(items), found
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = tuple(items)
         self.text = "".join([item.text for item in items])
         self.placed = list(zip(accumulate(map(width, items), initial=0), items, strict=False))
         edges = 0, len(self.text)
+        marks = [(at, item) for at, item in self.placed if isinstance(item, Mark)]
+        self.kept = [(at, mark) for at, mark in marks if mark.kind == "kept"]
         self.marks = [
-            (at, item)
-            for at, item in self.placed
-            if isinstance(item, Mark)
-            and (item.kind in ("open", "close", "void") or (item.kind == "space" and at in edges))
+            (at, mark)
+            for at, mark in marks
+            if mark.kind in ("open", "close", "void") or (mark.kind == "space" and at in edges)
         ]
-
-    def _rows(self) -> list[list[Item]]:
-        """Return the items before what a rule keeps, of what it keeps, behind it, and so on."""
-        return cut_items(self.items, [edge for start, end, _ in self._found for edge in (start, end)])
-
-    @cached_property
-    def kept(self) -> dict[Found, list[Item]]:
-        """What the translation has as well, in its order, and how the document has each; ``mark`` is a family too."""
-        kept: dict[Found, list[Item]] = {
-            Found(at, at + width(item), item.name or "mark"): [item]
-            for at, item in self.placed
-            if isinstance(item, Mark) and item.kind == "kept"
-        }
-        kept |= {
-            found: [item for item in row if item.text]
-            for found, row in zip(self._found, self._rows()[1::2], strict=True)
-        }
-        return dict(sorted(kept.items(), key=lambda pair: pair[0].start))
 
     @property
     def is_manageable(self) -> bool:
@@ -154,16 +137,13 @@ class Sentence:
         """Return the sentence as sentences between its marks and what is kept, and these."""
         parts: list[Item | Sentence] = []
         gathered: list[Item] = []
-        for number, row in enumerate(self._rows()):
-            for item in row:
-                if isinstance(item, Mark) and item.kind == "space":
-                    continue
-                is_firm = item.wrap == "firm" if isinstance(item, Text) else item.kind != "accelerator"
-                if number % 2 or is_firm:
-                    parts += [*_cut_edges(gathered), item]
-                    gathered.clear()
-                else:
-                    gathered.append(item)
+        for item in self.items:
+            is_firm = item.wrap == "firm" if isinstance(item, Text) else item.kind not in ("accelerator", "space")
+            if is_firm:
+                parts += [*_cut_edges(gathered), item]
+                gathered.clear()
+            elif isinstance(item, Text) or item.kind == "accelerator":
+                gathered.append(item)
         return parts + _cut_edges(gathered)
 
 
@@ -195,63 +175,67 @@ def cut_passage(passage: Passage, split: Splitter) -> list[Item | Sentence]:
 
 
 def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
-    text = "".join([item.text for item in items])
-    if not any(map(str.isalpha, text)):
+    if not any(character.isalpha() for item in items for character in item.text):
         return list(items)
-    # What is kept by marks is no text in which anything is found.
-    seen = "".join([item.text if isinstance(item, Text) else " " * width(item) for item in items])
+    items = _with_spaces_in_marks(with_marks(items, _prose_marks))
     barred = _within(items)
-    kept = [each for each in find_kept(seen) if barred.isdisjoint(each[:2])]
-    letters = list(map(str.isalpha, seen))  # that are translated
-    for start, end, _ in kept:
-        barred.update(range(start + 1, end))
-        letters[start:end] = [False] * (end - start)
-    spans: list[tuple[int, int, bool]] = []  # of pieces, and whether each is a sentence
-    place = 0
-    for piece in cut_text(text, split):
-        first, translated = place, piece.translated
-        if spans and place in barred:
-            first, _, begun = spans.pop()
-            translated = translated or begun
-        place += len(piece.text)
-        spans.append((first, place, translated))
-    rows = cut_items(items, [end for _, end, _ in spans])
-    found: list[Item | Sentence] = []
-    for (start, end, translated), row, following in zip(spans, rows, rows[1:], strict=False):
-        closing = list(takewhile(lambda item: isinstance(item, Mark) and item.kind == "close", following))
+    spans: list[Span] = []
+    for start, end in sentence_spans("".join([item.text for item in items]), split):
+        if spans and (start in barred or spans[-1][1] in barred):  # the border is in what cannot be cut
+            start, _ = spans.pop()
+        spans.append((start, end))
+    rows = cut_items(items, [edge for span in spans for edge in span])
+    found: list[Item | Sentence] = [*rows[0]]
+    for number in range(1, len(rows), 2):
+        row = rows[number]
+        behind = next((each for each in rows[number + 1 : number + 3] if each), [])
+        closing = list(takewhile(lambda item: isinstance(item, Mark) and item.kind == "close", behind))
         row += closing  # what ends with a sentence belongs to it
-        del following[: len(closing)]
-        own = kept[bisect_left(kept, (start,)) : bisect_left(kept, (end,))]
-        own = [Found(first - start, last - start, kind) for first, last, kind in own]
-        found += [Sentence(row, own)] if translated and any(letters[start:end]) else row
-    return found + rows[-1]
+        del behind[: len(closing)]
+        has_words = any(any(map(str.isalpha, item.text)) for item in row if isinstance(item, Text))
+        found += [*([Sentence(row)] if has_words else row), *rows[number + 1]]
+    return found
+
+
+def _with_spaces_in_marks(items: Sequence[Item]) -> list[Item]:
+    """Return items in which a mark that is alone between two spaces holds the second, which translations leave out."""
+    found: list[Item] = []
+    before = ""
+    for item in items:
+        last = found[-1] if found else Text("")
+        is_second = before == " " and isinstance(item, Text) and item.text.startswith(" ") and not item.wrap
+        if is_second and isinstance(last, Mark) and last.kind == "void" and isinstance(last.raw, str):
+            found[-1] = replace(last, raw=last.raw + (item.raw or " "))
+            item = Text(item.text[1:])
+        found.append(item)
+        before = item.text[-1:] or before
+    return found
 
 
 FoundMark = tuple[int, int, Mark]
 """Offsets in a text, and the mark for what is between them, but for its ``raw``."""
 
 
-def message_marks(text: str, flags: Iterable[str] = ()) -> Iterator[FoundMark]:
+def _prose_marks(text: str) -> Iterator[FoundMark]:
+    for start, end, kind in find_kept(text):
+        yield start, end, Mark("kept", None, kind, text[start:end])
+
+
+def message_marks(text: str) -> Iterator[FoundMark]:
     """Yield what messages of programs have besides words: placeholders, the sign of an accelerator (``_Open``), tags.
 
     Messages in braces with others inside, as ICU has them for plurals, are one placeholder: their syntax would not
-    survive a translation. What any text may have is not among them.
-
-    Args:
-        text: The message.
-        flags: Of its entry in a catalogue; see :func:`~locant.documents.kept.message_families`.
+    survive a translation.
     """
-    prose = {(each.start, each.end) for each in find_kept(text)}
-    found = [each for each in find_kept(text, message_families(flags)) if each[:2] not in prose]
+    found = find_kept(text, in_message=True)
     accelerators = [
-        each
-        for each in found
-        if each.kind == "accelerator" and _BEFORE_ACCELERATOR.search(text[max(each.start - 30, 0) : each.start])
+        start
+        for start, _, kind in found
+        if kind == "accelerator" and _BEFORE_ACCELERATOR.search(text[max(start - 30, 0) : start])
     ]
-    for each in found:
-        start, end, kind = each
+    for start, end, kind in found:
         if kind == "accelerator":
-            if accelerators == [each]:  # a message has one
+            if accelerators == [start]:  # a message has one
                 yield start, end, Mark("accelerator", None)
         elif kind == "tag" and (tag := _TAG.fullmatch(text, start, end)):
             yield start, end, tag_mark(tag[2], is_end=bool(tag[1]), is_empty=bool(tag[3]))
@@ -265,27 +249,29 @@ def tag_mark(name: str, *, is_end: bool, is_empty: bool = False) -> Mark:
     return Mark("void" if is_empty or name in _VOID else "close" if is_end else "open", None, name)
 
 
-def with_marks(items: Iterable[Item], find: Callable[[str], Iterable[FoundMark]]) -> list[Item]:
+def with_marks(items: Sequence[Item], find: Callable[[str], Iterable[FoundMark]]) -> list[Item]:
     """Return items with marks in their texts.
 
     Args:
-        items: Texts, in which marks are found as in one, and marks between them.
-        find: Yields the marks of characters, in their order; one that cuts a text apart that is written otherwise than
-            it is read is left out.
+        items: Texts, in which marks are found as in one, and marks and line breaks between them.
+        find: Yields the marks of characters, in their order. One is left out that holds marks or line breaks, or cuts
+            a text apart that is written otherwise than it is read.
     """
-    written: list[Item] = []
-    for is_mark, row in groupby(items, lambda item: isinstance(item, Mark)):
-        texts = list(row)
-        if is_mark:
-            written += texts
-            continue
-        within = _within(texts)
-        marks = [each for each in find("".join(item.text for item in texts)) if within.isdisjoint(each[:2])]
-        rows = cut_items(texts, [edge for start, end, _ in marks for edge in (start, end)])
-        written += rows[0]
-        for (_, _, mark), inside, behind in zip(marks, rows[1::2], rows[2::2], strict=True):
-            raw = "".join(item.source for item in inside if isinstance(item, Text))
-            written += [Mark(mark.kind, raw, mark.name, mark.text), *behind]
+    places = accumulate(map(width, items), initial=0)
+    borders = [at for at, item in zip(places, items, strict=False) if isinstance(item, Mark) or item.wrap]
+    within = _within(items)
+    text = "".join([item.text if isinstance(item, Text) else " " * width(item) for item in items])
+    marks = [
+        (start, end, mark)
+        for start, end, mark in find(text)
+        if within.isdisjoint((start, end)) and bisect_right(borders, start) == bisect_left(borders, end)
+    ]
+    rows = cut_items(items, [edge for start, end, _ in marks for edge in (start, end)])
+    written = rows[0]
+    for (_, _, mark), inside, behind in zip(marks, rows[1::2], rows[2::2], strict=True):
+        before = [item for item in inside if isinstance(item, Mark)]
+        raw = "".join(item.source for item in inside if isinstance(item, Text))
+        written += [*before, Mark(mark.kind, raw, mark.name, mark.text), *behind]
     return written
 
 

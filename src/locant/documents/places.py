@@ -14,9 +14,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product, takewhile, zip_longest
+from itertools import pairwise, product, takewhile
+from typing import NamedTuple
 
-from locant.documents.kept import PROSE, Found, find_kept, message_families
+from locant.documents.kept import IN_MESSAGES, find_kept
 from locant.documents.passages import Item, Mark, Sentence, Text, Written, width
 from locant.text.spans import WITHOUT_SPACES, Span, goes_on
 
@@ -48,69 +49,32 @@ class Draft:
         text: The translation.
     """
 
-    def __init__(self, sentence: Sentence, text: str, kept: Sequence[tuple[int, Found]]) -> None:
+    def __init__(self, sentence: Sentence, text: str, kept: Sequence[_Kept]) -> None:
         self.text, self._sentence, self._kept = text, sentence, kept
 
     @classmethod
     def of(cls, sentence: Sentence, translation: str) -> Draft | None:
-        """Return the draft that a translation gives; ``None`` where something kept has no place, or is there twice.
-
-        What is kept is where the translation has it: numbers where it has the same digits and signs, for languages
-        differ in what separates them. What is missing represents others of its kind that the translation has instead,
-        in their order, if these are as many.
-        """
-        spans: dict[Found, Span] = {}
-
-        def is_free(span: Span) -> bool:
-            return all(span[1] <= start or end <= span[0] for start, end in spans.values())
-
-        def key_in(text: str, each: Found) -> _Key:
-            return _key(each.kind, text[each.start : each.end])
-
-        by_key: dict[_Key, list[Found]] = {}
-        for each in sentence.kept:
-            by_key.setdefault(key_in(sentence.text, each), []).append(each)
-        is_message = any(isinstance(item, Mark) and item.kind == "kept" and item.name for item in sentence.items)
-        held = message_families() if is_message else PROSE
-        theirs = [(each[:2], key_in(translation, each)) for each in find_kept(translation, held)]
-        # Numbers last, and the longest first, so that nothing is found in what something else is.
-        for key in sorted(by_key, key=lambda key: (key[0] == "number", -len(key[2]))):
-            ours = by_key[key]
-            found = [span for span, other in theirs if other == key]
-            if key[0] != "number":
-                found = _occurrences(translation, sentence.text, ours[0])
-            found = [span for span in found if is_free(span)]
-            if len(found) > len(ours):
-                return None
-            spans.update(zip(ours, found, strict=False))
-        missing: dict[tuple[str, str], list[Found]] = {}
-        for each in sentence.kept:
-            if each not in spans:
-                missing.setdefault(key_in(sentence.text, each)[:2], []).append(each)
-        for kind, ours in missing.items():
-            found = [span for span, other in theirs if other[:2] == kind and is_free(span)]
-            if len(found) != len(ours):
-                return None
-            spans.update(zip(ours, found, strict=True))
-        text, seen, place = "", "", 0
-        kept: list[tuple[int, Found]] = []
-        own: list[Span] = []  # what a rule finds again
-        for each, (start, end) in sorted(spans.items(), key=lambda pair: pair[1]):
-            words, is_mark = sentence.text[each.start : each.end], isinstance(sentence.kept[each][0], Mark)
-            text += translation[place:start]
-            seen += translation[place:start] + (" " * len(words) if is_mark else words)
-            kept.append((len(text), each))
-            own += [] if is_mark else [(len(text), len(text) + len(words))]
-            text += words
-            place = end
-        text += translation[place:]
-        seen += translation[place:]
-        # Nothing has grown together with a word, is there another time, garbled, or has a half of it beside it.
-        read = {each[:2]: key_in(seen, each) for each in find_kept(seen, held)}
-        if not all(read.pop(span, None) for span in own):
+        """Return the draft that a translation gives; ``None`` where something kept has no place, or is there twice."""
+        in_message = any(mark.name in IN_MESSAGES for _, mark in sentence.kept)
+        spans = _spans_of_kept(sentence, translation, in_message=in_message)
+        if spans is None:
             return None
-        known = {_family(key) for key in by_key}
-        signs = {sign for each in spans for sign in sentence.text[each.start : each.end]} & set("{}%")
+        text, seen, place = "", "", 0
+        kept: list[_Kept] = []
+        for (start, end), number in sorted((span, number) for number, span in spans.items()):
+            at, mark = sentence.kept[number]
+            text += translation[place:start]
+            seen += translation[place:start] + (mark.text if mark.name else " " * width(mark))
+            kept.append(_Kept(len(text), at, mark))
+            text += mark.text
+            place = end
+        text, seen = text + translation[place:], seen + translation[place:]
+        # Nothing has grown together with a word, is there another time, garbled, or has a half of it beside it.
+        read = _keys(seen, in_message=in_message)
+        if not all(read.pop((each.place, each.stop), None) for each in kept if each.mark.name):
+            return None
+        known = {_family(_key_of(mark)) for _, mark in sentence.kept}
+        signs = {sign for _, mark in sentence.kept for sign in mark.text} & set("{}%")
         if any(_family(key) in known for key in read.values()) or any(
             text.count(sign) != sentence.text.count(sign) for sign in signs
         ):
@@ -123,80 +87,70 @@ class Draft:
         Args:
             locate: Where words of the sentence are in :attr:`text`.
         """
-        if not self._kept and all(isinstance(item, Text) and not item.wrap for item in self._sentence.items):
-            return [self.text]
         try:
             nodes = _tree(self._sentence)
             self._settle(nodes, locate)
-            atoms = [*self._accelerators(), *self._wraps()]
+            atoms: list[tuple[int, int, Item]] = [(each.place, each.stop, each.mark) for each in self._kept]
+            atoms += [*self._accelerators(), *self._wraps()]
         except _NoPlaceError:
             return None
-        for place, each in self._kept:
-            for item in self._sentence.kept[each]:
-                atoms.append((place, place + width(item), item))
-                place += width(item)
         return _assembled(self.text, sorted(atoms, key=lambda atom: atom[:2]), _events(nodes))
 
     def _in_kept(self, place: int) -> bool:
         """Whether a character of the translation is of something kept."""
-        return any(start <= place < start + each.end - each.start for start, each in self._kept)
+        return any(each.place <= place < each.stop for each in self._kept)
 
     def _find(self, start: int, end: int, locate: Locate) -> Span | None:
         """Return where what is between two offsets of the sentence is in the translation."""
         source = self._sentence.text
         if (start, end) == (0, len(source)):
             return 0, len(self.text)
-        inside = sorted(
-            (max(start, each.start), min(end, each.end), place - each.start)
-            for place, each in self._kept
-            if each.start < end and start < each.end
-        )
-        edges = [start, *(edge for span in inside for edge in span[:2]), end]
-        around = [source[first:last] for first, last in list(pairwise(edges))[::2]]
-        if inside and not any(character.isalnum() for part in around for character in part):
-            # Nothing but what is kept, and signs.
-            first = min(begun + moved for begun, _, moved in inside)
-            last = max(ended + moved for _, ended, moved in inside)
-            first -= len(around[0]) * self.text.endswith(around[0], 0, first)
-            return first, last + len(around[-1]) * self.text.startswith(around[-1], last)
+        inside = [each for each in self._kept if start <= each.at and each.at + width(each.mark) <= end]
+        first, last = min((each.place for each in inside), default=0), max((each.stop for each in inside), default=0)
+        texts = [item.text for at, item in self._sentence.placed if start <= at < end and isinstance(item, Text)]
+        if inside and not any(map(str.isalnum, "".join(texts))):  # nothing but what is kept, and signs
+            before = source[start : min(each.at for each in inside)]
+            after = source[max(each.at + width(each.mark) for each in inside) : end]
+            first -= len(before) * self.text.endswith(before, 0, first)
+            return first, last + len(after) * self.text.startswith(after, last)
         found = locate(start, end)
-        for place, each in self._kept:  # what is kept is kept whole
-            stop = place + each.end - each.start
-            if found:
+        if found:
+            for each in self._kept:  # what is kept is kept whole
                 first, last = found
-                found = place if place < first < stop else first, stop if place < last < stop else last
+                found = (
+                    each.place if each.place < first < each.stop else first,
+                    each.stop if each.place < last < each.stop else last,
+                )
         return found
 
     def _settle(self, nodes: Sequence[_Node], locate: Locate) -> None:
         """Give marks their places; raises _NoPlaceError where one has none."""
-        source, translation = self._sentence.text, self.text
         for node in nodes:
             self._settle(node.inside, locate)
-            if node.start == node.end:
-                node.spaced = source[: node.start].endswith(" ") and source[node.start :].startswith(" ")
-                node.move(self._beside(node.start, locate), translation)
+            if node.is_alone:
+                place = self._beside(node.start, locate)
+                node.place = place, place
                 continue
-            found = self._find(node.start, node.end, locate)
-            inner = [each.place for each in node.inside if each.start < each.end]
-            spans = [*([found] if found else []), *inner]
+            spans = [each.place for each in node.inside if not each.is_alone]
+            if found := self._find(node.start, node.end, locate):
+                spans.append(found)
             if not spans:
                 raise _NoPlaceError
             node.place = min(start for start, _ in spans), max(end for _, end in spans)
-            is_open = node.after is None and node.before is not None and node.before.kind == "open"
-            if (node.before is None and node.place[0] > 0) or (is_open and node.place[1] < len(translation)):
+            is_open = node.after is None
+            if (node.before is None and node.place[0] > 0) or (is_open and node.place[1] < len(self.text)):
                 raise _NoPlaceError  # words of it would be outside
-        around = sorted((node for node in nodes if node.start < node.end), key=lambda node: node.place)
+        around = sorted((node for node in nodes if not node.is_alone), key=lambda node: node.place)
         if any(other.place[0] < one.place[1] for one, other in pairwise(around)):
             raise _NoPlaceError
         for node in nodes:
-            if node.start == node.end:
-                for other in around:  # a single mark is beside pairs, as it did
-                    if other.place[0] < node.place[0] < other.place[1]:
-                        node.move(other.place[1] if other.end <= node.start else other.place[0], translation)
+            for other in around if node.is_alone else ():  # a mark that is alone is outside of pairs, as it was
+                if other.place[0] < node.place[0] < other.place[1]:
+                    node.place = (other.place[other.end <= node.start],) * 2
         for outer in around:
             for node in outer.inside:
-                if node.start == node.end:
-                    node.move(min(max(node.place[0], outer.place[0]), outer.place[1]), translation)
+                if node.is_alone:
+                    node.place = (min(max(node.place[0], outer.place[0]), outer.place[1]),) * 2
 
     def _beside(self, at: int, locate: Locate) -> int:
         """Return the place of a mark that is alone: behind the word that it is attached to, or before the next."""
@@ -225,12 +179,7 @@ class Draft:
 
     def _wraps(self) -> Iterator[tuple[int, int, Item]]:
         """Yield which spaces line breaks represent, those nearest to where they were; a firm one must have one."""
-        kept = [(each.start, each.end) for _, each in self._kept]
-        wraps = [
-            (at, item)
-            for at, item in self._sentence.placed
-            if isinstance(item, Text) and item.wrap and not any(start <= at < end for start, end in kept)
-        ]
+        wraps = [(at, item) for at, item in self._sentence.placed if isinstance(item, Text) and item.wrap]
         if not wraps:
             return
         spaces = [found.span() for found in re.finditer(" ", self.text)]
@@ -255,6 +204,19 @@ class Draft:
             first = after + 1
 
 
+class _Kept(NamedTuple):
+    """Something kept: its offsets in the translation and in the sentence, and its mark."""
+
+    place: int
+    at: int
+    mark: Mark
+
+    @property
+    def stop(self) -> int:
+        """Offset behind it in the translation."""
+        return self.place + width(self.mark)
+
+
 _Key = tuple[str, str, str]
 """What makes two kept parts the same: their family, the signs of a number, and their text or its digits."""
 
@@ -265,57 +227,84 @@ def _key(kind: str, text: str) -> _Key:
     return kind, "".join(sorted(_NO_SIGN.sub("", text))), " ".join(re.findall(r"\d+", text))
 
 
+def _key_of(mark: Mark) -> _Key:
+    return _key(mark.name, mark.text)
+
+
+def _keys(text: str, *, in_message: bool) -> dict[Span, _Key]:
+    """Return the keys of what would be kept in a text, by its place."""
+    found = find_kept(text, in_message=in_message)
+    return {(start, end): _key(kind, text[start:end]) for start, end, kind in found}
+
+
 def _family(key: _Key) -> str:
     """Return the digits of a number, or the family of anything else."""
     return key[2] if key[0] == "number" else key[0]
 
 
-def _occurrences(translation: str, source: str, kept: Found) -> list[Span]:
-    """Return where a kept part is in a translation, and no part of a longer word if it is none in the source."""
-    words = source[kept.start : kept.end]
-    found = []
-    start = translation.find(words) if words else -1
-    while start >= 0:
-        end = start + len(words)
-        if (goes_on(translation, start) and not goes_on(source, kept.start)) or (
-            goes_on(translation, end) and not goes_on(source, kept.end)
-        ):
-            end = start + 1
+def _spans_of_kept(sentence: Sentence, translation: str, *, in_message: bool) -> dict[int, Span] | None:
+    """Return where a translation has what is kept, by number; ``None`` where something is missing, or there too often.
+
+    Numbers are where the translation has the same digits and signs, for languages differ in what separates them. What
+    is missing represents others of its kind that the translation has instead, in their order, if these are as many.
+    """
+    spans: dict[int, Span] = {}
+
+    def free(found: Iterable[Span]) -> list[Span]:
+        return [span for span in found if all(span[1] <= start or end <= span[0] for start, end in spans.values())]
+
+    by_key: dict[_Key, list[int]] = {}
+    for number, (_, mark) in enumerate(sentence.kept):
+        by_key.setdefault(_key_of(mark), []).append(number)
+    theirs = _keys(translation, in_message=in_message)
+    # Numbers last, and the longest first, so that nothing is found in what something else is.
+    for key in sorted(by_key, key=lambda key: (key[0] == "number", -len(key[2]))):
+        if key[0] == "number":
+            found = free(span for span, other in theirs.items() if other == key)
         else:
-            found.append((start, end))
-        start = translation.find(words, end)
-    return found
+            found = free(_occurrences(translation, sentence.text, *sentence.kept[by_key[key][0]]))
+        if len(found) > len(by_key[key]):
+            return None
+        spans.update(zip(by_key[key], found, strict=False))
+    missing: dict[tuple[str, str], list[int]] = {}
+    for number, (_, mark) in enumerate(sentence.kept):
+        if number not in spans:
+            missing.setdefault(_key_of(mark)[:2], []).append(number)
+    for kind, ours in missing.items():
+        found = free(span for span, other in theirs.items() if other[:2] == kind)
+        if len(found) != len(ours):
+            return None
+        spans.update(zip(ours, found, strict=True))
+    return spans
+
+
+def _occurrences(translation: str, source: str, at: int, mark: Mark) -> list[Span]:
+    """Return where a kept part is in a translation, and no part of a longer word if it is none in the source."""
+    begins, ends = not goes_on(source, at), not goes_on(source, at + width(mark))
+    return [
+        found.span()
+        for found in re.finditer(re.escape(mark.text), translation)
+        if found[0]
+        and not (begins and goes_on(translation, found.start()))
+        and not (ends and goes_on(translation, found.end()))
+    ]
 
 
 @dataclass
 class _Node:
-    """A pair of marks, or one alone.
-
-    Attributes:
-        start: Offset of the first mark in the sentence.
-        end: Of the second.
-        before: The first; ``None`` where it is in an earlier sentence.
-        after: The second; ``None`` where it is in a later one, or where the first is alone.
-        inside: Pairs and single marks between them.
-        place: Offsets in the translation.
-        spaced: Whether it is alone with a space on either side, of which the translation has one before it.
-    """
+    """A pair of marks with all inside, or one mark alone; ``None`` is one in another sentence."""
 
     start: int
     end: int
     before: Mark | None
     after: Mark | None
     inside: list[_Node] = field(default_factory=list)
-    place: Span = (0, 0)
-    spaced: bool = False
+    place: Span = (0, 0)  # in the translation
 
-    def move(self, place: int, translation: str) -> None:
-        """Put a mark that is alone somewhere; where there are two spaces before that, between them."""
-        if self.spaced and translation[:place].endswith("  "):
-            place -= 1
-            self.spaced = False
-        self.spaced = self.spaced and translation[:place].endswith(" ")
-        self.place = place, place
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no words between the marks."""
+        return self.start == self.end
 
 
 def _tree(sentence: Sentence) -> list[_Node]:
@@ -343,34 +332,29 @@ def _tree(sentence: Sentence) -> list[_Node]:
     return levels[0]
 
 
-def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark | str]]:
-    """Yield marks with their places, and spaces behind them, in the order in which they are written."""
-    in_order = sorted(nodes, key=lambda node: node.place)
-    for node, following in zip_longest(in_order, in_order[1:]):
+def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark]]:
+    """Yield marks with their places, in the order in which they are written."""
+    for node in sorted(nodes, key=lambda node: node.place):
         if node.before:
             yield node.place[0], node.before
         yield from _events(node.inside)
         if node.after:
             yield node.place[1], node.after
-        if node.spaced and not (following and following.spaced and following.place == node.place):
-            yield node.place[1], " "
 
 
-def _assembled(
-    translation: str, atoms: Sequence[tuple[int, int, Item]], events: Iterable[tuple[int, Mark | str]]
-) -> Written:
+def _assembled(translation: str, atoms: Sequence[tuple[int, int, Item]], events: Iterable[tuple[int, Mark]]) -> Written:
     """Return a translation with items in place of some of it and marks between its characters."""
     written: Written = []
     number = place = last = 0
-    for at, mark in [*events, (len(translation) + 1, "")]:
+    for at, mark in [*events, (len(translation) + 1, None)]:
         last = max(at, last)
         while number < len(atoms) and atoms[number][0] < last:
             start, end, item = atoms[number]
             written += [translation[place:start], item]
             number, place = number + 1, end
-        written += [translation[place:last], mark]
+        written += [translation[place:last], *([mark] if mark else [])]
         place = max(place, last)
-    return [part for part in written if part != ""]
+    return [part for part in written if part not in ("", Text(""))]
 
 
 def word_links(source: str, translation: str, spans: Iterable[tuple[Span, Span]]) -> list[tuple[int, int]]:

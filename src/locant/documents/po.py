@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gettext
 import re
-from functools import partial
 
 from locant.documents.formats import Document, DocumentOptions, TextDocument, decode
 from locant.documents.passages import Text, Written, message_marks, with_marks
@@ -37,8 +36,6 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
     newline = "\r\n" if "\r\n" in text else "\n"
     document = TextDocument(start, lambda passage: _quoted(passage, newline))
     singular: int | None = 0
-    flags: list[str] = []  # of the message that follows
-    own_flags: list[str] = []
     message = plural = None
     place = 0
     while place < len(text):
@@ -50,10 +47,8 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
             )
         place, word = part.end(), part["word"] or ""
         said = "".join(map(_unescaped, re.findall(_STRING, part["strings"] or "")))
-        if part[0].startswith(("#,", "#=")):
-            flags += map(str.strip, part[0][2:].split(","))
-        elif word == "msgid":
-            message, plural, own_flags, flags = said, None, flags, []
+        if word == "msgid":
+            message, plural = said, None
         elif word == "msgid_plural":
             plural = said
         elif word == "msgstr" and message == "":
@@ -63,9 +58,7 @@ def read_po(content: bytes, options: DocumentOptions) -> Document:
             continue
         is_singular = plural is None or (part["form"] and int(part["form"]) == singular)
         document.keep(text[part.start() : part.start("strings")])
-        document.add(
-            with_marks([Text(str(message if is_singular else plural))], partial(message_marks, flags=own_flags))
-        )
+        document.add(with_marks([Text(str(message if is_singular else plural))], message_marks))
         document.keep(text[part.end("strings") : place])
     if message is None:
         raise DataError("The document is no PO catalogue: it has no msgid.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from locant.languages import parse_language
 from locant.lazy import require_package
@@ -95,20 +95,8 @@ def _spans(line: str, sentences: Sequence[str]) -> list[Span]:
     return spans
 
 
-class Piece(NamedTuple):
-    """A part of a text.
-
-    Attributes:
-        text: Its characters.
-        translated: Whether it is a sentence, and not white space between sentences.
-    """
-
-    text: str
-    translated: bool
-
-
-def cut_text(text: str, split: Splitter) -> list[Piece]:
-    """Return the sentences of a text and what is between them; joined, they are the text.
+def sentence_spans(text: str, split: Splitter) -> list[Span]:
+    """Return where the sentences of a text are, which have no white space around them.
 
     Args:
         text: Any text; a line break always ends a sentence.
@@ -119,9 +107,4 @@ def cut_text(text: str, split: Splitter) -> list[Piece]:
         inner = line[0].strip()
         found = _spans(line[0], split(inner) if inner else ())
         spans += [(line.start() + start, line.start() + end) for start, end in found]
-    pieces: list[Piece] = []
-    place = 0
-    for start, end in [*spans, (len(text), len(text))]:
-        pieces += [Piece(text[place:start], False), Piece(text[start:end], True)]
-        place = end
-    return [piece for piece in pieces if piece.text]
+    return spans

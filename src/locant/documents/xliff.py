@@ -28,7 +28,7 @@ def read_xliff(content: bytes, options: DocumentOptions) -> Document:
         MissingExtraError: The package ``lxml`` is not installed.
     """
     start, text = decode(content)
-    root = parse_xml(content, "XLIFF", "it").getroot()
+    root = parse_xml(content, "XLIFF", "it")
     version = str(root.get("version"))
     if not str(root.tag).endswith("xliff") or not (version == "1.2" or version.startswith("2.")):
         raise DataError("The document is no XLIFF of version 1.2 or 2.")
