@@ -113,7 +113,7 @@ def test_processes_of_a_training_read_the_same_sampled_epoch(pairs, tokenizers, 
     samplers = [RowSampler([300, 0, 300], [1, 1, 3], 1, seed=1)]
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1, "noise": [NoiseSettings(typos=0.5), None, None]}
     alone = TrainingEpochs(cache, samplers, **settings)
-    together = [TrainingEpochs(cache, samplers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
+    together = [TrainingEpochs(cache, samplers, **settings, shared_by=(rank, 3)) for rank in range(3)]
     with ThreadPoolExecutor(3) as threads:
         for epoch in range(4):
             expected = alone(epoch)
@@ -130,7 +130,7 @@ def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tok
     """Each process reads ahead; the training may be over before the first begins the epoch that this one waits for."""
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     settings = {"tokenizers": tokenizers, "alpha": 0.1, "seed": 1}
-    first, one = (TrainingEpochs(cache, **settings, shared_by=(0, rank, 2)) for rank in range(2))
+    first, one = (TrainingEpochs(cache, **settings, shared_by=(rank, 2)) for rank in range(2))
     batches = BatchStream(one, BatchSettings(tokens=100_000), seed=1)
     first(0)
     for _ in range(2):  # a stage of the corpus ends one stream and begins another

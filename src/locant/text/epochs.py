@@ -28,6 +28,8 @@ from locant.text.workers import SEVERAL_PROCESSES, usable_processes
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
+_SMALL = 1 << 16
+"""Rows below which an epoch may be a batch or two, so that a process that reads ahead is several epochs ahead."""
 
 
 def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
@@ -113,8 +115,8 @@ class TrainingEpochs:
 
     They depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the number of processes.
     A sentence that would exceed the cache's ``max_tokens`` when it is segmented otherwise keeps its usual tokens; so
-    does one with an unknown token, whose text is not in the cache. One process of a training on each machine tokenises
-    an epoch beside the cache, and all read it.
+    does one with an unknown token, whose text is not in the cache. The first process of a training tokenises an epoch
+    beside the cache, and all read it.
 
     Args:
         cache: All training text in its usual segmentations.
@@ -123,8 +125,8 @@ class TrainingEpochs:
         alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
         noise: Of the sources of each part, or None; by default none has any.
         seed: Any non-negative integer.
-        shared_by: The number of a machine in the training, of this process on the machine, and how many processes it
-            has, which ask for the same epochs in ascending order.
+        shared_by: The number of this process in the training, and how many processes it has, which ask for the same
+            epochs in ascending order.
     """
 
     def __init__(
@@ -136,14 +138,14 @@ class TrainingEpochs:
         alpha: float = 0.0,
         noise: Sequence[NoiseSettings | None] = (),
         seed: int = 0,
-        shared_by: tuple[int, int, int] = (0, 0, 1),
+        shared_by: tuple[int, int] = (0, 1),
     ) -> None:
         self.cache, self._samplers = cache, samplers
         self._stopped, self._folder = threading.Event(), None
         if not (alpha or any(noise)):
             return
         assert tokenizers is not None
-        node, rank, world_size = shared_by
+        rank, processes = shared_by
         self._writes = rank == 0
         self._encoder = partial(
             _SamplingEncoder,
@@ -157,7 +159,7 @@ class TrainingEpochs:
         )
         parent = cache.folder.parent
         self._folder = (
-            parent / f"sampled-{node}" if world_size > 1 else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
+            parent / "sampled-together" if processes > 1 else Path(tempfile.mkdtemp(prefix="sampled-", dir=parent))
         )
         self._folder.mkdir(exist_ok=True)
         if self._writes:
@@ -169,7 +171,7 @@ class TrainingEpochs:
         return self.cache if rows is None else self.cache.select(rows)
 
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
-        """Return the tokens of an epoch; of those before it the last one stays.
+        """Return the tokens of an epoch; of those before it the last one stays, of small ones the last seven.
 
         Raises:
             TrainingError: The training was interrupted.
@@ -178,9 +180,11 @@ class TrainingEpochs:
             return self.drawn(epoch, stage)
         folder = self._folder / f"{epoch}.{stage.number}"
         if self._writes and not folder.exists():
-            for old in self._folder.glob(f"{epoch - 2}.*"):  # another process may open the last one only now
+            drawn = self.drawn(epoch, stage)
+            kept = 2 if len(drawn) >= _SMALL else 8  # another process may open those only now
+            for old in self._folder.glob(f"{epoch - kept}.*"):
                 shutil.rmtree(old, ignore_errors=True)
-            self._write(self.drawn(epoch, stage), epoch, folder)
+            self._write(drawn, epoch, folder)
         while not folder.exists():
             self._check()
             time.sleep(0.05)

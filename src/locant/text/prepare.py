@@ -71,14 +71,13 @@ class PreparedData:
         """The training pairs of each part."""
         return [part.pairs for part in self.train.parts]
 
-    def epochs(self, seed: int, node: int = 0, rank: int = 0, processes: int = 1) -> TrainingEpochs:
+    def epochs(self, seed: int, rank: int = 0, processes: int = 1) -> TrainingEpochs:
         """Return what gives the training tokens of each epoch, drawn by weight, with sampling and noise if so set.
 
         Args:
             seed: Any non-negative integer.
-            node: The number of this machine in the training, from 0.
-            rank: The number of this process on it, from 0.
-            processes: How many it has, which share the work of sampling.
+            rank: The number of this process in the training, from 0.
+            processes: How many the training has; the first one samples for all.
         """
         corpus = self.corpus
         return TrainingEpochs(
@@ -88,7 +87,7 @@ class PreparedData:
             alpha=self.sampling,
             seed=seed,
             noise=[part.noise for part in corpus.parts],
-            shared_by=(node, rank, processes),
+            shared_by=(rank, processes),
         )
 
 
