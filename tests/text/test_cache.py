@@ -96,13 +96,15 @@ def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, s
     assert ids(sampled.source)[longest] == usual[longest]
 
 
-def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
+@pytest.mark.parametrize(("small", "kept"), [(0, range(8, 10)), (1 << 16, range(2, 10))])
+def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path, monkeypatch, small, kept):
+    monkeypatch.setattr(sampled_module, "_SMALL", small)
     cache = write_cache([memory_blocks(pairs)], Encoder(tokenizers, max_tokens=500), tmp_path / "c")
     run = TrainingEpochs(cache, tokenizers=tokenizers, alpha=0.1, seed=1)
-    for epoch in range(3):
+    for epoch in range(10):
         run(epoch)
     (folder,) = [path for path in tmp_path.iterdir() if path.name != "c"]
-    assert sorted(path.name for path in folder.iterdir()) == ["1.0", "2.0"]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{epoch}.0" for epoch in kept]
     del run
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
@@ -121,9 +123,8 @@ def test_processes_of_a_training_read_the_same_sampled_epoch(pairs, tokenizers, 
                 assert ids(found.source) == ids(expected.source)
                 assert ids(found.target) == ids(expected.target)
                 assert found.parts == expected.parts
-    assert sorted(path.name for path in (tmp_path / "sampled-2").iterdir()) == ["2.0", "3.0"]
     together.clear()
-    assert not (tmp_path / "sampled-2").exists()
+    assert not (tmp_path / "sampled-together").exists()
 
 
 def test_a_stream_ends_at_once_though_another_process_never_tokenises(pairs, tokenizers, tmp_path, small_chunks):
