@@ -179,7 +179,7 @@ def test_a_run_of_an_earlier_version_goes_on(finished, recipe_data, tmp_path):
     text = (run / "recipe.yaml").read_text()
     old = text.replace("max_grad_norm:", "clip_norm:").replace("gradient_accumulation_steps:", "accumulate:")
     assert old.count("clip_norm:") == old.count("accumulate:") == 1
-    (run / "recipe.yaml").write_text(old.replace("training:\n", "training:\n  r_drop: 0.0\n  ema_decay: null\n"))
+    (run / "recipe.yaml").write_text(old.replace("training:\n", "training:\n  accumulation_warmup: 0.0\n"))
     assert resume_training(run, training={"steps": 30}).steps == 30
     assert losses(run) == losses(finished)
     assert "max_grad_norm" in (run / "recipe.yaml").read_text()

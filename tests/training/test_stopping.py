@@ -215,7 +215,7 @@ def test_a_finished_run_gets_its_model_back(recipe_data, tmp_path, steps):
 
 @pytest.mark.parametrize(
     ("place", "sampling"),
-    [("train/source.tokens.bin", 0.0), ("train/target.text.bin", 0.2), ("valid/target.tokens.bin", 0.0)],
+    [("train/source.tokens.bin", 0.0), ("train/target.tokens.bin", 0.2), ("valid/target.tokens.bin", 0.0)],
 )
 def test_a_damaged_cache_is_not_trained_on_and_can_be_made_anew(recipe_data, tmp_path, place, sampling):
     whole, run = tmp_path / "whole", tmp_path / "run"

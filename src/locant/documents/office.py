@@ -96,7 +96,15 @@ class Package:
             return self._zip.read(name)
         except KeyError:
             raise DataError(f"The document is no {self._title}: {name} is missing in it.") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            ValueError,
+            RuntimeError,
+            NotImplementedError,
+        ) as error:
             raise DataError(f"The document is damaged or encrypted: {name} in it cannot be unpacked.") from error
 
     def parse(self, name: str) -> Any:
