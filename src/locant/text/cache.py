@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -227,8 +227,9 @@ class Encoder:
         before = self.prefixes[part] if self.prefixes else PLAIN
         sides = (self.tokenizers.source, before.source), (self.tokenizers.target, before.target[1:])
         ids = [
-            [prefix + one for one in tokenizer.encode([pair[side] for pair in pairs], threads=1)]
+            [prefix + one for one in encoded] if prefix else encoded
             for side, (tokenizer, prefix) in enumerate(sides)
+            for encoded in [tokenizer.encode([pair[side] for pair in pairs], threads=1)]
         ]
         return self.packed(part, *ids)
 
@@ -237,14 +238,14 @@ class Encoder:
 
         The ids are with what is before them, but without what the decoder reads first.
         """
-        both = zip(sources, targets, strict=True)
-        kept = [(source, target) for source, target in both if max(len(source), len(target)) < self.max_tokens]
+        lengths = [np.fromiter(map(len, side), np.int32, len(side)) for side in (sources, targets)]
+        fits = np.maximum(*lengths) < self.max_tokens
         columns = []
-        for side, kind in enumerate(self.kinds):
-            lengths = np.fromiter((len(pair[side]) for pair in kept), np.int32, len(kept))
-            ids = chain.from_iterable(pair[side] for pair in kept)
-            columns.append((np.fromiter(ids, kind, int(lengths.sum())), lengths))
-        return Encoded(part, len(sources) - len(kept), columns)
+        for side, every, kind in zip((sources, targets), lengths, self.kinds, strict=True):
+            kept = every[fits]
+            ids = chain.from_iterable(compress(side, fits.tolist()))
+            columns.append((np.fromiter(ids, kind, int(kept.sum())), kept))
+        return Encoded(part, len(fits) - int(fits.sum()), columns)
 
 
 def write_cache(
