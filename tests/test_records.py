@@ -58,6 +58,9 @@ def kernels() -> Iterator[str]:
     for shape, found in read("speed/zen5/layer-norm.json")["found"].items():
         whole, without = (statistics.median(found[name]) for name in ("all kernels", "without layer norm"))
         yield row(shape, *many(whole, without), f"{without / whole:.3f}")
+    for shape, found in read("speed/zen5/rotation.json")["found"].items():
+        before, whole, without = map(statistics.median, found.values())
+        yield row(shape, *many(before, whole, without), f"{without / whole:.3f}")
 
 
 def training() -> Iterator[str]:
